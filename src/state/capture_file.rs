@@ -1,4 +1,4 @@
-//! The file of a captured sequence: a snapshot, and beside its states the inputs and outputs of the steps that followed.
+//! The file of a captured sequence: a snapshot, and the inputs and outputs of the steps that followed.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,11 @@ use crate::tensor::{NamedTensor, Tensor};
 use super::answer::{TYPE_OF, notes};
 use super::snapshot::{SHAPE_OF, SnapshotError, parse, stored};
 
-/// Before the place of a step, which `in` or `out` and the name of a tensor follow.
+/// Prefix of a step's tensors. The index of the step, `in` or `out`, and the name of the tensor follow.
 const STEP: &str = "sequor.step.";
 const INPUT: &str = "in";
 const OUTPUT: &str = "out";
-/// Keys of the header: the sequence's id as JSON, SHA-256 of the model's files, why the capture ended, and the steps, each as its flags.
+/// Keys of the header: the sequence's id as JSON, SHA-256 of the model's files, why the capture ended, and the steps with their flags.
 const ID: &str = "sequor.capture.id";
 const DIGEST: &str = "sequor.digest";
 const ENDED: &str = "sequor.capture.ended";
@@ -29,12 +29,12 @@ const REFUSED: char = 'r';
 /// A step of a captured sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CapturedStep {
-    /// Its number in the sequence.
+    /// The number of the step in its sequence.
     pub number: u64,
     pub start: bool,
     pub end: bool,
-    /// It has no outputs. Either a processor refused its answer after it had run, and the state goes on from it; or it is a START that failed, and the
-    /// state goes on from the first one.
+    /// Whether it has no outputs. Either a processor refused its answer after the run, and the state continues from that run. Or it is a
+    /// START that failed, and the state continues from the first one.
     pub refused: bool,
     pub inputs: Vec<NamedTensor>,
     pub outputs: Vec<NamedTensor>,
@@ -46,7 +46,7 @@ impl CapturedStep {
         self.inputs.iter().chain(&self.outputs).map(|of| of.tensor.data.len() as u64).sum()
     }
 
-    /// As the header has it: the number, and the flags.
+    /// The step in the header: the number, and the flags.
     fn note(&self) -> String {
         let flags = [(self.start, START), (self.end, END), (self.refused, REFUSED)];
         let flags: String = flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).collect();
@@ -60,10 +60,10 @@ impl CapturedStep {
     }
 }
 
-/// What a captured file says beside the states. The file itself is the snapshot that the steps go on from.
+/// The contents of a captured file besides the states. The file itself is the snapshot from which the steps continue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capture {
-    /// The sequence's.
+    /// The id of the sequence.
     pub id: Id,
     /// SHA-256 of the files of the model's version, as hexadecimal digits.
     pub digest: String,
@@ -74,7 +74,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Parses a file that [`with_steps`] has made.
+    /// Parses a file of [`with_steps`].
     pub fn parse(file: &[u8]) -> Result<Capture, SnapshotError> {
         let header = notes(file)?;
         let note = |key: &'static str| header.get(key).cloned().ok_or(SnapshotError::NoCapture(key));
@@ -92,13 +92,13 @@ impl Capture {
         Ok(Capture { id, digest, ended, steps, header })
     }
 
-    /// What the header has under a key.
+    /// The value of a key in the header; empty if the header does not have it.
     pub fn note(&self, key: &str) -> &str {
         self.header.get(key).map_or("", String::as_str)
     }
 }
 
-/// The place of a step, `in` or `out`, and the name of the input or output.
+/// Parses the name of a step's tensor: the index of the step, `in` or `out`, and the name of the input or output.
 fn placed(name: &str) -> Option<(usize, &str, &str)> {
     let (place, rest) = name.strip_prefix(STEP)?.split_once('.')?;
     let (way, name) = rest.split_once('.')?;
@@ -132,7 +132,7 @@ fn id_of(json: &str) -> Option<Id> {
     }
 }
 
-/// The file of a state with the steps that followed. `ended` says why no more did.
+/// Adds the steps that followed to the file of a state. `ended`: why the capture ended.
 pub fn with_steps(
     file: &[u8],
     id: &Id,

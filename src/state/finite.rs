@@ -1,4 +1,4 @@
-//! Checks what a run has left of a batch for NaN and infinity, row by row, before any of it is committed.
+//! Checks the new states of a batch for NaN and infinity, row by row, before any of them is committed.
 
 use sequor_core::Shape;
 
@@ -15,12 +15,12 @@ use super::stored_state::StoredState;
 /// A state of a row that is not finite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotFinite {
-    /// Its input's name.
+    /// The name of its input.
     pub state: String,
     pub is_nan: bool,
 }
 
-/// For each row of the batch the first state with a NaN or an infinity. The states must lie on the host.
+/// The first state with a NaN or an infinity, for each row of the batch. The states must be in host memory.
 pub fn not_finite(store: &Store, bound: &Bound, fresh: &[Option<Fresh>]) -> Result<Vec<Option<NotFinite>>, StateError> {
     let mut found = vec![None; bound.rows.len()];
     for (state, produced) in store.states.iter().zip(fresh) {
@@ -43,7 +43,7 @@ pub fn not_finite(store: &Store, bound: &Bound, fresh: &[Option<Fresh>]) -> Resu
     Ok(found)
 }
 
-/// Visits what a run has left of a state, each piece with its row. Padding within a row is left out.
+/// Visits the new values of a state, each piece with its row. Padding within a row is left out.
 fn each_piece(
     (state, arena): (&StoredState, &Arena),
     bound: &Bound,
@@ -74,7 +74,7 @@ fn each_piece(
     Ok(())
 }
 
-/// Visits the pieces of a tensor whose batch lies behind other dimensions or in front: one piece of each row after the other, again and again.
+/// Visits the pieces of a tensor whose batch axis may be behind other dimensions. Each row in turn has one piece, again and again.
 fn visit_rows(data: &[u8], piece: usize, count: usize, visit: &mut dyn FnMut(usize, &[u8])) {
     if piece == 0 || count == 0 {
         return;

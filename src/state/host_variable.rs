@@ -1,4 +1,4 @@
-//! States on the host whose size may change with every step, and texts. Each value has memory of its own.
+//! States in host memory whose size may change with every step, and texts. Each value has memory of its own.
 //!
 //! If a row runs alone, the store takes over the memory that the backend allocated, without a copy. Rows of different lengths run together if
 //! the state is padded. A value is kept without its padding.
@@ -14,7 +14,7 @@ use super::budget::Budget;
 use super::error::StateError;
 use super::spec::StateSpec;
 
-/// One such state, of all slots.
+/// One such state, with the values of all slots.
 #[derive(Debug)]
 pub(super) struct HostVariables {
     slots: Vec<Option<HostVariable>>,
@@ -82,7 +82,7 @@ impl HostVariables {
         self.slots.iter().flatten().map(|value| value.data.len()).sum()
     }
 
-    /// Joins the rows of a batch. A row that is alone is shared and not copied.
+    /// Joins the rows of a batch. A row that is alone is shared and not copied, unless it needs padding.
     pub(super) fn join(&mut self, spec: &StateSpec, rows: &[Option<u32>], budget: &Budget) -> Result<(), StateError> {
         let batch: Vec<Option<&HostVariable>> = rows.iter().map(|row| self.get((*row)?)).collect();
         let Some(first) = batch.iter().flatten().next() else { return Ok(()) };
@@ -113,7 +113,7 @@ impl HostVariables {
         Ok(())
     }
 
-    /// What a run reads: the batch's shape and bytes.
+    /// The input of a run: the batch's shape and bytes.
     pub(super) fn joined(&self) -> (&Shape, &Owned) {
         (&self.shape, &self.given)
     }
@@ -123,8 +123,8 @@ impl HostVariables {
         &self.lengths
     }
 
-    /// The length of each row of what a run has produced for that batch, whose rows have this shape. Without lengths from the model, all rows
-    /// have grown by as many places as the tensor.
+    /// The length of each row after a run, whose rows have this shape. If the model gives no lengths, each row has grown by as many places as
+    /// the tensor.
     pub(super) fn lengths_after(
         &self,
         spec: &StateSpec,
@@ -151,7 +151,7 @@ impl HostVariables {
         said.iter().map(fits).collect()
     }
 
-    /// Cuts what a run has produced into its rows, without their padding.
+    /// Splits the output of a run into its rows, without their padding.
     pub(super) fn split_padded(
         &self,
         spec: &StateSpec,
@@ -172,7 +172,7 @@ impl HostVariables {
         Ok(parts.into_iter().zip(lengths).map(value).collect())
     }
 
-    /// Takes the new values of these rows.
+    /// Stores the new values of the rows in `taken`, each in its slot.
     pub(super) fn store_states(&mut self, rows: Vec<HostVariable>, taken: &[(usize, u32)]) {
         let mut rows: Vec<Option<HostVariable>> = rows.into_iter().map(Some).collect();
         for (n, slot) in taken {
@@ -206,8 +206,8 @@ pub(super) fn with_length(row: &Shape, padding: &Padding, length: u64) -> Shape 
     row.without(padding.axis).with(padding.axis, length)
 }
 
-/// Whether the padded rows of a batch fit into what is left of the server's limit. One long state among many short ones takes much memory; rows
-/// that do not fit together run alone.
+/// Checks that the padded rows of a batch fit into what is left of the server's limit. One long state among many short ones takes much
+/// memory. Rows that do not fit together run alone.
 fn check_room(spec: &StateSpec, row: &Shape, rows: usize, budget: &Budget) -> Result<(), StateError> {
     let size = spec.dtype.size().unwrap_or(1) as u64;
     let wanted = row.elements().and_then(|elements| elements.checked_mul(size)?.checked_mul(rows as u64));
@@ -233,7 +233,7 @@ fn join_padded(spec: &StateSpec, padding: &Padding, row: &Shape, batch: &[Option
     padded_rows(spec, padding, row).join(&parts, &padding.value)
 }
 
-/// Cuts a batch back into its rows.
+/// Splits a batch into its rows.
 pub(super) fn split(
     spec: &StateSpec,
     row: &Shape,

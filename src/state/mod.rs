@@ -1,18 +1,18 @@
-//! The states of sequences: their form, their memory between two steps, and how a batch reads and writes them.
+//! The states of sequences: their types, their memory between two steps, and how a batch reads and writes them.
 //!
-//! A [`Store`] belongs to one instance thread. It knows slots and no sequences: the core assigns slots to sequences.
+//! A [`Store`] belongs to one instance thread. It knows slots, but no sequences: the core assigns slots to sequences.
 //!
 //! # Layout
 //!
-//! - `spec`: what a state looks like.
-//! - `store`: all states of an instance: begin, free, facts of a slot, single values · `run`: a batch's way, from its binding to the commit.
+//! - `spec`: the type, the shape and the first value of a state.
+//! - `store`: all states of an instance: begin, free, facts of a slot, single values · `run`: a batch, from its binding to the commit.
 //! - `stored_state`: one state of all slots, in one of three kinds of memory: `fixed`, of a fixed size, its rows in the arena ·
 //!   `host_variable`: its size changes, each value in memory of its own, on the host · `device_variable`: the same on an accelerator.
 //! - `slots`: which slots hold states, and on which side · `bind_plan`: the cheapest way to give a batch its states, as a pure function ·
-//!   `bound`: how a batch was bound · `left`: what a run has left for the commit.
-//! - `finite`: looks for NaN and infinity in what a run has left.
-//! - `arena`: the rows of fixed states, in chunks of slots · `chunk_plan`: how large they are, when there are more or fewer · `chunk_cache`: freed
-//!   chunks, kept for a while.
+//!   `bound`: how a batch was bound · `left`: the new states of a run, for the commit.
+//! - `finite`: looks for NaN and infinity in the new states of a run.
+//! - `arena`: the rows of fixed states, in chunks of slots · `chunk_plan`: the sizes of chunks, and when there are more or fewer ·
+//!   `chunk_cache`: freed chunks, kept for a while.
 //! - `snapshot`: a sequence's states as a `.safetensors` file · `state_copy`: copies of them, taken with a commit · `values`: their values.
 //! - `answer`: the answer of the last step, in that file · `capture_file`: the inputs and outputs of the steps that followed it.
 //! - [`budget`]: bytes of state held against the server's limit.

@@ -1,4 +1,4 @@
-//! Whether the files of a model have changed since they were last looked at: by path, size and time of change. Contents are not read.
+//! Detects changes of a model's files by their paths, sizes and times of change. Contents are not read.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,10 +7,10 @@ use std::time::SystemTime;
 
 use crate::config::model::versions::version_of;
 
-/// Folders are looked into so deep at most; links may lead around in circles.
+/// Maximum depth of folders that are searched. Links may form a circle.
 const DEEPEST: usize = 8;
 
-/// What a model's directory looked like, and the configuration that stood in for its own.
+/// The files of a model's directory at one time, and the configuration that a client sent in place of `config.pbtxt`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::model) struct Fingerprint {
     config: Option<String>,
@@ -42,19 +42,19 @@ impl Fingerprint {
         Ok(print)
     }
 
-    /// Takes one of the files that all versions share as it is now.
+    /// Updates the mark of one of the files that all versions share.
     pub(in crate::model) fn renew(&mut self, file: &Path) {
         self.shared.retain(|mark| mark.path != file);
         look(file.to_owned(), DEEPEST, &mut self.shared);
         self.shared.sort_unstable();
     }
 
-    /// The configuration that stood in for its own.
+    /// The configuration that a client sent in place of `config.pbtxt`.
     pub(in crate::model) fn config(&self) -> Option<&str> {
         self.config.as_deref()
     }
 
-    /// Whether a version made from `self` is the one that would be made from `other`.
+    /// Whether this version has the same files and configuration in `self` and in `other`.
     pub(in crate::model) fn is_same(&self, other: &Fingerprint, version: u64) -> bool {
         self.config == other.config
             && self.shared == other.shared
@@ -63,7 +63,7 @@ impl Fingerprint {
     }
 }
 
-/// Notes a file, or the files in a folder. What vanishes meanwhile is not there.
+/// Adds the marks of a file, or of the files in a folder. A file that vanishes meanwhile is left out.
 fn look(path: PathBuf, depth: usize, marks: &mut Vec<FileMark>) {
     let Ok(metadata) = fs_err::metadata(&path) else { return };
     if !metadata.is_dir() {

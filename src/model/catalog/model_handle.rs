@@ -27,7 +27,7 @@ pub struct ModelHandle {
 }
 
 impl ModelHandle {
-    /// Finds a model in its entry; `version` is as the client wrote it, empty for the server's choice.
+    /// Finds a model in its entry. `version` is the client's text; if it is empty, the server chooses.
     pub(super) fn find(entry: Option<&CatalogEntry>, model: &str, version: &str) -> Result<ModelHandle, NotServed> {
         let version = parse_version(version)?;
         let name = || model.to_owned();
@@ -45,7 +45,7 @@ impl ModelHandle {
         }
     }
 
-    /// The same model as its other loads see it, the newest first: a sequence may live on one of them. Empty while there is one load.
+    /// Handles of the model's other loads, the newest first. A sequence may live on one of them. Empty if there is one load.
     pub fn others(&self) -> Vec<ModelHandle> {
         let is_other = |load: &&Arc<LoadedModel>| {
             load.key != self.load.key && self.version.is_none_or(|version| version == load.version)
@@ -59,22 +59,22 @@ impl ModelHandle {
         submission::load_of(&self.model, step, self.version).is_some_and(|load| load.key == self.load.key)
     }
 
-    /// What was counted of this version.
+    /// The statistics of the version that the client named, or of all versions if it named none.
     pub(super) fn statistics(&self) -> Vec<VersionStatistics> {
         usage::statistics(&self.model, self.version)
     }
 
-    /// The type that the model declares for an input, or for a state that a START may bring.
+    /// The type that the model declares for an input, or for a state that a START may contain.
     pub fn input_type(&self, name: &str) -> Option<DataType> {
         intake::input_type(&self.load.client, name)
     }
 
-    /// The names of the inputs that every request must bring.
+    /// The names of the inputs that every request must contain.
     pub fn required_inputs(&self) -> impl Iterator<Item = &str> {
         self.load.client.inputs.iter().filter(|input| !input.optional).map(|input| input.name.as_str())
     }
 
-    /// The version that answers.
+    /// The version of this load.
     pub fn version(&self) -> u64 {
         self.load.version
     }
@@ -84,7 +84,7 @@ impl ModelHandle {
         matches!(self.load.settings.scheduling, Scheduling::Sequence(_))
     }
 
-    /// The inputs that are padded to one length in a batch: their places among the inputs, and how.
+    /// The inputs that are padded to one length in a batch: their indices and their padding.
     pub fn padded_inputs(&self) -> Vec<(usize, Padding)> {
         let padding = |(at, input): (usize, &Input)| match &input.ragged {
             Some(RaggedInput::Padded(padding)) => Some((at, padding.clone())),
@@ -98,7 +98,7 @@ impl ModelHandle {
         self.load.states.iter().any(|state| state.padding.is_some())
     }
 
-    /// Whether its configuration says that it may answer a request more than once. It never does.
+    /// Whether config.pbtxt declares that a request may have several answers. Sequor always sends one answer.
     pub fn is_decoupled(&self) -> bool {
         self.load.client.proto.model_transaction_policy.is_some_and(|policy| policy.decoupled)
     }
@@ -130,7 +130,7 @@ impl ModelHandle {
         self.load.labels(output)
     }
 
-    /// Why the model is not ready though it is loaded, if so.
+    /// Why a loaded model is not ready. `None` if it is ready.
     pub fn unready(&self) -> Option<String> {
         self.load.unready()
     }
@@ -139,7 +139,7 @@ impl ModelHandle {
         self.submit_from(RequestOrigin::default(), request)
     }
 
-    /// Submits a request of a client whose live sequences are counted, or of a connection that may run a short step of the model itself.
+    /// Submits a request with its origin: the client whose live sequences are counted, and the connection that may run a short step inline.
     pub fn submit_from(&self, origin: RequestOrigin<'_>, request: InferRequest) -> Result<Pending, Failure> {
         let (answer, req) = submission::submit(&self.model, request, self.version, origin)?;
         Ok(Pending::new(answer, Arc::clone(&self.model), req))
@@ -150,7 +150,7 @@ impl ModelHandle {
         state_transfer::export(&self.model, id, self.version)
     }
 
-    /// Gives a copy of a live sequence's state to another one, which does not live here; its next step goes on from there.
+    /// Copies a live sequence's state to an id that has no live sequence. The id's next step continues from the copy.
     pub fn fork(&self, id: &Id, to: Id) -> Result<(), TransferError> {
         self.import(to, &self.export(id)?)
     }
@@ -160,7 +160,7 @@ impl ModelHandle {
         digest_of(&self.load)
     }
 
-    /// The state of a live sequence and the steps that follow, as a file. Waits for the steps, so it takes a thread of its own.
+    /// The state of a live sequence and the steps that follow, as a file. Blocks until the steps have run, so call it on a thread of its own.
     pub fn capture(&self, id: &Id, limits: CaptureLimits) -> Result<Vec<u8>, TransferError> {
         let load = state_transfer::load_of(&self.model, id, self.version)?;
         let digest = digest_of(&load).map_err(|error| TransferError::Other {
@@ -171,7 +171,7 @@ impl ModelHandle {
         capture::capture(&self.model, &load, id, &digest, limits)
     }
 
-    /// Keeps a state for a sequence that does not live here; its next step goes on from there.
+    /// Keeps a state for an id that has no live sequence. The id's next step continues from it.
     pub fn import(&self, id: Id, file: &[u8]) -> Result<(), TransferError> {
         state_transfer::import(&self.model, &self.load, id, file)
     }
@@ -183,7 +183,7 @@ fn digest_of(load: &LoadedModel) -> io::Result<String> {
     Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Parses a version as Triton does (`stol`): white space in front and anything behind the digits is ignored, so `1.0` and ` 1` are 1.
+/// Parses a version as Triton does (`stol`). White space before the digits and all text after them are ignored, so `1.0` and ` 1` are 1.
 fn parse_version(text: &str) -> Result<Option<u64>, NotServed> {
     if text.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The models by name: those that are, were or shall be served.
+//! The catalog: the models by name, with those that are unloaded or still to be loaded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,22 +21,22 @@ pub(in crate::model) struct Catalog {
 }
 
 impl Catalog {
-    /// Changes an entry, and makes it if there is none.
+    /// Changes an entry. Creates it if there is none.
     pub(in crate::model) fn edit<T>(&self, name: &str, change: impl FnOnce(&mut CatalogEntry) -> T) -> T {
         change(self.entries.write().entry(name.to_owned()).or_default())
     }
 
-    /// Looks at an entry, if there is one.
+    /// Reads an entry, if there is one.
     pub(in crate::model) fn look<T>(&self, name: &str, look: impl FnOnce(&CatalogEntry) -> T) -> Option<T> {
         self.entries.read().get(name).map(look)
     }
 
-    /// Looks at every entry, by name.
+    /// Reads every entry, in the order of the names.
     pub(in crate::model) fn collect<T>(&self, mut look: impl FnMut(&String, &CatalogEntry) -> Option<T>) -> Vec<T> {
         self.entries.read().iter().filter_map(|(name, entry)| look(name, entry)).collect()
     }
 
-    /// Finds a model; `version` is as the client wrote it, empty for the server's choice.
+    /// Finds a model. `version` is the client's text; if it is empty, the server chooses.
     pub(in crate::model) fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Failure> {
         ModelHandle::find(self.entries.read().get(model), model, version).map_err(Failure::NotServed)
     }
@@ -56,12 +56,12 @@ impl Catalog {
         self.entries.read().values().all(CatalogEntry::is_complete)
     }
 
-    /// How the last load of every model ended.
+    /// The result of the last load of every model.
     pub(in crate::model) fn statuses(&self) -> Vec<ModelStatus> {
         self.collect(|_, entry| entry.status.clone())
     }
 
-    /// What was counted of this model and version, or of all where the name or the version is empty.
+    /// Statistics of this model and version. An empty name or version selects all.
     pub(in crate::model) fn statistics(&self, model: &str, version: &str) -> Result<Vec<VersionStatistics>, Failure> {
         if !model.is_empty() {
             return Ok(self.find(model, version)?.statistics());
@@ -72,7 +72,7 @@ impl Catalog {
 
     // === files ===
 
-    /// Takes this file of a model as it is now for one of the loads that serve, so that the model is not loaded anew.
+    /// Marks the present contents of this file as loaded, so that Sequor does not reload the model.
     pub(in crate::model) fn note_file(&self, model: &str, file: &Path) {
         self.edit(model, |entry| {
             for print in [&mut entry.tried, &mut entry.served].into_iter().flatten() {
@@ -81,12 +81,12 @@ impl Catalog {
         });
     }
 
-    /// Names, in lower case, of the headers that surfaces hand over with a request.
+    /// Names, in lower case, of the headers that APIs pass on with a request.
     pub(in crate::model) fn headers(&self) -> Arc<Vec<String>> {
         self.headers.load_full()
     }
 
-    /// Brings up to date which headers features come from.
+    /// Updates the names of the headers that features come from.
     pub(in crate::model) fn refresh_headers(&self) {
         let mut names: Vec<String> = Vec::new();
         for model in self.models() {

@@ -1,4 +1,4 @@
-//! What operators see of a version: where it stands, how full it is, and what was counted of it.
+//! The overview of a version for operators: status, usage and statistics.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use super::entry::{Availability, CatalogEntry, ReadyVersion};
 use super::index::{IndexRow, index};
 use super::names::Catalog;
 
-/// A version of a model, or a model of whose versions nothing is known.
+/// A version of a model, or a model whose versions are unknown.
 #[derive(Debug, Clone)]
 pub struct VersionOverview {
     pub index: IndexRow,
-    /// How it is scheduled, if it is ready.
+    /// The version's scheduling, if it is ready.
     pub ready: Option<ReadyVersion>,
     pub usage: Usage,
     /// Bytes of state that its sequences hold.
@@ -23,20 +23,20 @@ pub struct VersionOverview {
     pub counted: Option<Counted>,
 }
 
-/// What was counted of a version since the server began.
+/// Statistics of a version since the server started.
 #[derive(Debug, Clone)]
 pub struct Counted {
     pub statistics: Statistics,
-    /// 99 % of requests waited no longer in their queue, in seconds.
+    /// The 99th percentile of the time in the queue, in seconds.
     pub queue_p99: Option<f64>,
-    /// Half of the requests were answered within this, and 99 % of them within that, in seconds.
+    /// The median and the 99th percentile of the time from request to answer, in seconds.
     pub total: Option<(f64, f64)>,
-    /// How many sequences ended for each reason that there was.
+    /// The number of ended sequences by reason. Reasons without a sequence are left out.
     pub ended: Vec<(&'static str, u64)>,
 }
 
 impl Counted {
-    /// The median and the largest of the batches that were run, padding included.
+    /// The median and the maximum size of the batches that ran, padding included.
     pub fn batches(&self) -> Option<(u32, u32)> {
         let batches = &self.statistics.batches;
         let half = batches.values().map(|cost: &BatchCost| cost.count).sum::<u64>().div_ceil(2);

@@ -1,7 +1,6 @@
-//! Which plug-in decides for which load: what the model's file says, or what an operator says at run time.
+//! Selects the plug-in that decides for a load: the one in the model's file, or the one that an operator attached at run time.
 //!
-//! - `plugins`: attaches and detaches. `schedule_file`: writes into a model's file which plug-in decides.
-//! - `plugin_files`: the files of models that name a plug-in. `pins`: the hashes in them.
+//! - `plugins`: attaches and detaches plug-ins. `schedule_file`: writes the scheduler of a model to the model's file.
 
 mod pins;
 mod plugin_files;

@@ -1,8 +1,8 @@
-//! The hashes of plug-ins in a model's `sequor.toml`: reads them, and writes another hash in their place. The rest of the file stays as it is.
+//! The hashes of plug-ins in a model's `sequor.toml`: reads and replaces them. The rest of the file stays as it is.
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
-/// Which tables of a model's file name plug-ins of one world.
+/// The tables of a model's file that name plug-ins of one world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum PluginTables {
     /// `[plugins.scheduler]`.
@@ -13,18 +13,18 @@ pub(in crate::model) enum PluginTables {
     Processor,
 }
 
-/// A table that can name a plug-in, and the key of it that does.
+/// A table that can name a plug-in, and its key that contains the name.
 type NamingTable<'a> = (&'static str, &'a mut dyn TableLike);
 
 impl PluginTables {
-    /// The hashes that a file names for a plug-in, in lower case. A plug-in may serve at several places of a model.
+    /// The hashes that a file gives for a plug-in, in lower case. A model can name a plug-in at several places.
     pub(in crate::model) fn pins(self, text: &str, plugin: &str) -> Vec<String> {
         let Ok(mut document) = text.parse::<DocumentMut>() else { return Vec::new() };
         let hash = |table: &mut dyn TableLike| Some(table.get("sha256")?.as_str()?.to_ascii_lowercase());
         self.naming(&mut document, plugin).into_iter().filter_map(hash).collect()
     }
 
-    /// The same file with this hash wherever it names one for the plug-in.
+    /// The file with this hash in place of each other hash of the plug-in.
     pub(in crate::model) fn with_pin(self, text: &str, plugin: &str, sha256: &str) -> Result<String, String> {
         let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| e.message().to_owned())?;
         let mut any = false;
@@ -72,7 +72,7 @@ impl PluginTables {
     }
 }
 
-/// A table, or the tables of an array, however they are written.
+/// A table, or the tables of an array, in any TOML notation.
 fn each_table(item: &mut Item) -> Vec<&mut dyn TableLike> {
     match item {
         Item::ArrayOfTables(tables) => tables.iter_mut().map(|table| table as &mut dyn TableLike).collect(),

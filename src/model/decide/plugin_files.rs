@@ -1,4 +1,4 @@
-//! The files of models that name plug-ins, for the registries: if another version takes the place of a plug-in, the files name its hash.
+//! Updates the hashes in the files of models that name a plug-in, when another version replaces it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::scheduling::report::PluginError;
 #[derive(Debug)]
 pub(super) struct ModelPluginFiles(pub(super) Weak<Catalog>);
 
-/// A model that a plug-in serves, and its folder.
+/// A served model that names a plug-in, and its folder.
 #[derive(Debug)]
 pub(in crate::model) struct NamingModel {
     pub(in crate::model) model: String,
@@ -26,13 +26,13 @@ impl NamingModel {
         self.directory.join("sequor.toml")
     }
 
-    /// The hashes that the file names for a plug-in, as it is now.
+    /// The hashes that the file gives for a plug-in now.
     pub(in crate::model) fn pins(&self, tables: PluginTables, plugin: &str) -> Vec<String> {
         let text = fs_err::read_to_string(self.file()).unwrap_or_default();
         tables.pins(&text, plugin)
     }
 
-    /// Has the file name this hash wherever it names another one for the plug-in. `None` if it names none or this one already.
+    /// Replaces other hashes of the plug-in in the file with this one. `None` if the file gives none or has this one already.
     fn pin(
         self,
         catalog: &Catalog,
@@ -57,7 +57,7 @@ impl NamingModel {
     }
 }
 
-/// Has the files of these models name this hash for a plug-in, if they name one. If one cannot be written, all are as they were.
+/// Writes this hash to the files of these models that give a hash for the plug-in. If a file cannot be written, all files are restored.
 pub(in crate::model) fn pin_models(
     catalog: &Catalog,
     models: Vec<NamingModel>,
@@ -78,7 +78,7 @@ pub(in crate::model) fn pin_models(
     Ok(written)
 }
 
-/// Writes these files as they were before.
+/// Restores these files to their previous contents.
 pub(in crate::model) fn restore_files(catalog: &Catalog, files: &[PinnedFile]) {
     for PinnedFile { model, directory, before } in files {
         let gate = serving(catalog, model).ok().map(|(_, gate)| gate);
@@ -92,7 +92,7 @@ pub(in crate::model) fn restore_files(catalog: &Catalog, files: &[PinnedFile]) {
 }
 
 impl ModelPluginFiles {
-    /// The models it decides for, by their file or by an operator: a version that a file names is protected in both cases.
+    /// The served models for which this plug-in decides, if `by` accepts where that choice came from: the file or an operator.
     fn decided(&self, catalog: &Catalog, plugin: &str, by: impl Fn(&SchedulerChoice) -> bool) -> Vec<NamingModel> {
         let decides = |name: &String, entry: &CatalogEntry| {
             let at = entry.model.as_ref().filter(|_| entry.open)?.decider()?;
@@ -119,7 +119,7 @@ impl ModelFiles for ModelPluginFiles {
     }
 }
 
-/// An open model, and the lock that keeps it from being loaded or unloaded meanwhile.
+/// A served model, and its gate. While the gate is locked, Sequor neither loads nor unloads the model.
 pub(super) fn serving(
     catalog: &Catalog,
     name: &str,

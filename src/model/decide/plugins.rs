@@ -1,5 +1,5 @@
-//! Which plug-in decides for which load: what the model's file says, or what an operator says at run time; through reloads, and told as one
-//! audit line a change.
+//! Attaches schedulers to loads: those in the models' files, and those that operators attach at run time. Attachments hold across reloads.
+//! Each change writes one audit line.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::telemetry::Metrics;
 use super::plugin_files::{ModelPluginFiles, serving};
 use super::schedule_file::{self, Says};
 
-/// Attaches plug-ins to loads, and remembers who chose them.
+/// Attaches plug-ins to loads, and remembers whether the model's file or an operator chose them.
 #[derive(Debug)]
 pub(in crate::model) struct Deciders {
     catalog: Arc<Catalog>,
@@ -37,9 +37,9 @@ impl Deciders {
         Deciders { catalog: Arc::clone(catalog), clock, metrics, registry: OnceLock::new() }
     }
 
-    /// Says where plug-ins come from. To be called once, before any model is loaded.
+    /// Sets the source of plug-ins. Call it once, before any model is loaded.
     pub(in crate::model) fn start(&self, rules: PluginRules, loader: Box<MakeSource>) -> std::io::Result<()> {
-        // Where interleavings are tried there are no threads but those of the test.
+        // Under `shuttle` only the test's own threads may exist.
         let keeps = cfg!(not(feature = "shuttle"));
         let registry = Registry::new(rules, loader, Arc::new(self.clock.clone()), self.metrics.clone(), keeps)?;
         registry.knows_files(Box::new(ModelPluginFiles(Arc::downgrade(&self.catalog))));
@@ -57,8 +57,8 @@ impl Deciders {
 
     // === loads ===
 
-    /// Who shall decide for a load that is about to serve, tried. A plug-in that the model's file names must be good; one that an operator
-    /// named is done without if it is not.
+    /// The scheduler for a load that is about to serve, after a trial. If the plug-in in the model's file fails, the load fails. If an
+    /// operator's plug-in fails, the built-in policy decides.
     pub(in crate::model) fn scheduler_for(
         &self,
         model: &Arc<ModelScheduler>,
@@ -113,7 +113,7 @@ impl Deciders {
         self.tried(registry, &says.name, options, model, load)
     }
 
-    /// A binding that can be opened, as far as a trial tells.
+    /// Creates a binding and tries it.
     fn tried(
         &self,
         registry: &Registry,
@@ -128,7 +128,7 @@ impl Deciders {
         Ok(binding)
     }
 
-    /// Lets it decide for a load that the core knows and that no plug-in decides for yet.
+    /// Installs the binding on a load that the core knows and that has no scheduler yet.
     pub(in crate::model) fn let_decide(
         &self,
         load: &LoadedModel,
@@ -139,7 +139,7 @@ impl Deciders {
         let ready = binding.prepare().map_err(unfit)?;
         registry.install(Arc::clone(binding), ready);
         let plugin = binding.plugin();
-        // Another version may have taken its place everywhere while this one was made.
+        // Another version may have replaced the plug-in while this guest was made.
         if let Ok(current) = registry.find(plugin)
             && let Err(unfit) = binding.keep_to(&current)
         {
@@ -148,9 +148,10 @@ impl Deciders {
         Ok(())
     }
 
-    // === what operators say ===
+    // === requests of operators ===
 
-    /// Opens everything first, and changes nothing if that fails. Its hashes: of what decided before, and of what does now or was tried.
+    /// Opens all guests first, and changes nothing if that fails. The audit line has two hashes: of the scheduler before, and of the new or
+    /// rejected one.
     pub(in crate::model) fn attach(&self, how: &Attach, by: By<'_>) -> Result<(), PluginError> {
         let registry = self.equipped()?;
         let (before, after) =
@@ -182,7 +183,7 @@ impl Deciders {
         Ok(())
     }
 
-    /// The hash of what decides for a model; nothing, if that is the built-in policy.
+    /// The hash of the model's scheduler. Empty if the built-in policy decides.
     fn decides_for(&self, name: &str) -> String {
         let of = |(model, _): (Arc<ModelScheduler>, _)| {
             model.decider().and_then(|at| self.equipped().ok()?.show(at.binding().plugin()).ok())
@@ -190,7 +191,7 @@ impl Deciders {
         serving(&self.catalog, name).ok().and_then(of).map(|shown| shown.sha256).unwrap_or_default()
     }
 
-    /// An instance for every load that takes new sequences.
+    /// A binding and its first guest for every load that takes new sequences.
     fn opened(
         &self,
         registry: &Registry,
@@ -210,7 +211,7 @@ impl Deciders {
         model.loads().iter().filter(|l| !l.is_retired()).map(open).collect()
     }
 
-    /// Writes what is so into the model's file.
+    /// Writes the attachment to the model's file.
     fn save(&self, how: &Attach, sha256: &str) -> Result<(), PluginError> {
         let directory = self.catalog.edit(&how.model, |entry| entry.directory.clone());
         let config = if how.config.is_empty() { "{}" } else { &how.config };
@@ -245,7 +246,7 @@ impl Deciders {
     }
 }
 
-/// A binding that is to decide for a load, and its first guest.
+/// A binding that will decide for a load, and its first guest.
 type OpenedBinding = (Arc<SchedulerBinding>, Ready);
 
 fn cannot_decide(plugin: &str, model: &ModelScheduler, unfit: &Unfit) -> PluginError {
@@ -275,7 +276,7 @@ fn check_wait(wait: Option<Duration>, rules: &PluginRules) -> Result<(), PluginE
     Err(PluginError::Denied(what))
 }
 
-/// Checks the parts of an attachment that depend on no model.
+/// Checks the parts of an attachment that depend on neither the model nor the server's limits.
 fn check_how(how: &Attach) -> Result<(), PluginError> {
     if how.max_wait.is_some_and(|wait| wait.is_zero()) {
         return Err(PluginError::Invalid("max_wait must be more than nothing".to_owned()));

@@ -1,4 +1,4 @@
-//! Reads and writes which plug-in decides in a model's `sequor.toml`, and leaves the rest of the file as it is.
+//! Reads and writes `[plugins.scheduler]` in a model's `sequor.toml`. The rest of the file stays as it is.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
 use crate::config::atomic_file::{self, SyncMode};
 use crate::config::units::Span;
 
-/// What `[plugins.scheduler]` is to say.
+/// The new contents of `[plugins.scheduler]`.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) struct Says<'a> {
     pub(in crate::model) plugin: &'a str,
     pub(super) sha256: &'a str,
     pub(in crate::model) time: Option<Duration>,
     pub(in crate::model) max_wait: Option<Duration>,
-    /// JSON, a table.
+    /// A JSON table.
     pub(in crate::model) config: &'a str,
 }
 
-/// Writes it to the file, whole or not at all.
+/// Writes the table to the file atomically.
 pub(super) fn save(file: &Path, says: Says<'_>) -> Result<(), String> {
     let text = match fs_err::read_to_string(file) {
         Ok(text) => text,
@@ -30,7 +30,7 @@ pub(super) fn save(file: &Path, says: Says<'_>) -> Result<(), String> {
     write(file, &text)
 }
 
-/// Writes the file, whole or not at all.
+/// Writes the file atomically.
 pub(in crate::model) fn write(file: &Path, text: &str) -> Result<(), String> {
     let written = atomic_file::replace(file, &[text.as_bytes()], None, SyncMode::Now);
     written.map_err(|e| format!("{}: {e}", file.display()))

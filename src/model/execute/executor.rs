@@ -1,6 +1,6 @@
 //! Runs the batches of one instance: states, contexts and outputs.
 //!
-//! A run has two halves. [`Executor::submit`] asks for the whole run, with the commit of its states. [`Submitted::wait`] waits for the device
+//! A run has two halves. [`Executor::submit`] submits the whole run, with the commit of its states. [`Submitted::wait`] waits for the device
 //! and splits the outputs (`submitted`). On the host, the first half does all the work. This file knows no lock and no client.
 
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(in crate::model) struct Executor {
     watches: bool,
 }
 
-/// Whether the first chunks of all instances fit into `limits.state`. They are there from the load on, with or without sequences.
+/// Checks that the first chunks of all instances fit into `limits.state`. They exist from the load on, with or without sequences.
 fn check_first_chunks(load: &LoadedModel, slots: u32, limit: u64) -> Result<(), RunError> {
     let instances = u64::from(load.settings.instances.max(1));
     let wanted = load.state_bytes().saturating_mul(u64::from(slots)).saturating_mul(instances);
@@ -72,12 +72,12 @@ impl Executor {
         Ok(Executor { load, slots, outputs, contexts, graph, device, lost, watches })
     }
 
-    /// Memory to lay out the inputs of a batch in. Each batch that is under way needs one of its own.
+    /// Memory for the inputs of a batch. Each batch in flight needs its own.
     pub(in crate::model) fn staging(&self) -> Result<Staging, RunError> {
         Ok(Staging::new(&self.device, &self.load.settings)?)
     }
 
-    /// Runs a batch once, from beginning to end. All rows or none: an error leaves every state as it was.
+    /// Runs a batch once and waits for it. All rows run or none. After an error every state is as it was, unless the device is lost.
     pub(in crate::model) fn run(
         &mut self,
         staging: &mut Staging,
@@ -89,8 +89,8 @@ impl Executor {
         submitted.wait(from, times)
     }
 
-    /// Asks for a run, and for everything that belongs to it. When this returns, its states are committed for everything that is
-    /// submitted later. All rows or none: after an error nothing of it is under way, and every state is as it was.
+    /// Submits a run with the commit of its states. Work that is submitted later sees the committed states. All rows run or none. After an
+    /// error none of it is in flight and every state is as it was, unless the device is lost.
     pub(in crate::model) fn submit(
         &mut self,
         staging: &mut Staging,
@@ -110,7 +110,7 @@ impl Executor {
         match asked {
             Ok((rows, at)) => self.submitted(batch, rows, at, held),
             Err(error) => {
-                // What was asked for is over before anything of it is used again.
+                // All work must be over before its memory is used again.
                 if let Err(failed) = self.device.fence().and_then(|fence| self.device.wait(fence)) {
                     self.lost.lose(&failed, held);
                 }
@@ -128,7 +128,7 @@ impl Executor {
     ) -> Result<Submitted, RunError> {
         let fence = match self.device.fence() {
             Ok(fence) => fence,
-            // Without a fence it never becomes known when the states are there.
+            // Without a fence Sequor cannot know when the states are complete.
             Err(error) => {
                 self.lost.lose(&error, held);
                 return Err(error.into());
@@ -138,7 +138,7 @@ impl Executor {
         Ok(Submitted { load, device, lost, fence, rows, size: RunSize::measure(batch), at, held })
     }
 
-    /// Lays out, binds and runs: by which context, with which states, and when that was done.
+    /// Lays out the inputs, binds the states and runs. Returns the context's index, the bound states and the time after the run.
     fn ask(
         &mut self,
         staging: &mut Staging,
@@ -169,7 +169,7 @@ impl Executor {
         Ok(bound)
     }
 
-    /// The context whose inputs are those that this batch brings.
+    /// The index of the context for the inputs that this batch contains.
     fn context_for(&mut self, batch: &[Option<RowWork>]) -> Result<usize, RunError> {
         let Some(first) = batch.iter().flatten().next() else { return Ok(0) };
         if !self.load.wiring.lacks(&first.inputs) {
@@ -181,7 +181,7 @@ impl Executor {
         }
         let context = self.graph.context(&wiring.input_names, &wiring.output_names)?;
         if self.contexts.is_full() {
-            // The device may still be running the one that is removed.
+            // The device may still run the context that is removed.
             self.device.wait(self.device.fence()?)?;
         }
         Ok(self.contexts.add(wiring, context))
@@ -215,8 +215,8 @@ impl Executor {
         Ok(ran?)
     }
 
-    /// Checks everything, then asks for the outputs, then commits: a row's state is never taken without its answer. What each row's state is
-    /// then.
+    /// Checks everything, then sends the outputs, then commits. So a row's state is never committed without its answer. Returns each row's
+    /// state after the commit.
     fn commit(
         &mut self,
         at: usize,
@@ -232,7 +232,7 @@ impl Executor {
         self.outputs.room(store, bound, wiring, held)?;
         held.splits = splits(&self.load.settings, &self.outputs, store, (wiring, bound, &fresh), batch, held)?;
         self.outputs.send(store, bound, wiring, held)?;
-        // A sequence that ends leaves no state. Where states grow, the last one is not taken, so it needs no memory.
+        // A sequence that ends leaves no state. If states grow, its last state is not committed, so it needs no memory.
         let grows = store.grows();
         let is_finite = |n: usize| not_finite.get(n).is_none_or(Option::is_none);
         let rows: Vec<Option<&RowWork>> =
@@ -254,7 +254,7 @@ impl Executor {
     }
 }
 
-/// Memory for the states that this run lets grow, but for those of sequences that end with it. `rows` has one entry a row of the batch.
+/// Reserves memory for the states that grow in this run. Sequences that end with it need none. `rows` has one entry per row of the batch.
 fn reserve(
     store: &Store,
     grown: &GrownStates,

@@ -1,4 +1,4 @@
-//! A row on its way through a run: what it brings, and what the run has left of it.
+//! A row of a batch: its inputs, and the outcome of its run.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(in crate::model) struct RowWork {
     pub(in crate::model) end: bool,
     pub(in crate::model) id: Id,
     pub(in crate::model) slot: Option<u32>,
-    /// Its new state is to be made durable.
+    /// Whether the run copies the new state, to make it durable or to keep it for later STARTs.
     pub(in crate::model) seal: bool,
 }
 
@@ -32,29 +32,29 @@ impl RowWork {
     }
 }
 
-/// A state that a request brought for its sequence, as a file.
+/// A state from outside the slots, as a snapshot, that fills a sequence's slot before its next step.
 #[derive(Debug)]
 pub(in crate::model) struct AdoptedState {
     pub(in crate::model) snapshot: Bytes,
-    /// Memory beyond the size at START, where the state has grown.
+    /// Memory beyond the size at START, if the state has grown.
     pub(in crate::model) grown: Option<Ticket>,
 }
 
-/// What a row's run has left: its outputs in the order of the settings, what its state is like now, and a copy of the state if it is to be made
-/// durable.
+/// The outcome of a row's run: its outputs in the order of the settings, the shape and size of its state, and a copy of the state if
+/// [`RowWork::seal`] asks for one.
 #[derive(Debug, Default)]
 pub(in crate::model) struct RowOutcome {
     pub(in crate::model) outputs: Vec<Tensor>,
     pub(in crate::model) state: StateNow,
     pub(in crate::model) copy: Option<StateCopy>,
-    /// A state that it left and that was not taken for this.
+    /// A state of the row that has a NaN or an infinity. The row's states were not committed.
     pub(in crate::model) not_finite: Option<NotFinite>,
-    /// Of the batch that it ran in.
+    /// The times of the batch that the row ran in.
     pub(in crate::model) times: RunTimes,
 }
 
 impl RowOutcome {
-    /// The same, or why its states were not taken.
+    /// The outcome itself, or an error if its states were not committed.
     pub(in crate::model) fn taken(mut self) -> Result<RowOutcome, RunError> {
         self.not_finite.take().map_or(Ok(self), |state| Err(RunError::NotFinite(state)))
     }
@@ -91,13 +91,13 @@ impl RunTimes {
     }
 }
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) struct RunSize {
     requests: u64,
     starts: u64,
     rows: u64,
-    /// Padding included.
+    /// Rows with padding.
     pub(in crate::model) executed: u64,
 }
 
@@ -109,7 +109,7 @@ impl RunSize {
         RunSize { requests, starts, rows, executed: rows + batch.len() as u64 - requests }
     }
 
-    /// One request with so many rows.
+    /// The size of a run of one request with this many rows.
     pub(in crate::model) fn alone(start: bool, rows: u64) -> RunSize {
         RunSize { requests: 1, starts: u64::from(start), rows, executed: rows }
     }

@@ -1,4 +1,4 @@
-//! Why a run gave nothing. Clients read the text.
+//! Why a run failed. Clients read the text.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ pub(in crate::model) enum RunError {
     State(#[from] StateError),
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Its sequence could not be given state memory.
+    /// There is no memory for the sequence's state.
     #[error(transparent)]
     NoState(Arc<RunError>),
     /// The state would grow beyond `limits.state`.
     #[error(transparent)]
     Limit(#[from] NoRoom),
-    /// A state that it left has a NaN or an infinity.
+    /// A state that the run produced has a NaN or an infinity.
     #[error("state {:?} is not finite", .0.state)]
     NotFinite(NotFinite),
     #[error("the state that was kept is not taken: {0}")]
     Snapshot(#[from] Arc<SnapshotError>),
-    /// A model of the stateful backend sets memory aside when it is loaded, and there is too little.
+    /// A model of the stateful backend reserves memory when it is loaded, and there is too little.
     #[error(
         "MEMORY ALLOCATION ERROR:: Please try to reduce the number of instances and/or the max_candidate_sequences. ({0})"
     )]
@@ -37,7 +37,7 @@ pub(in crate::model) enum RunError {
 }
 
 impl RunError {
-    /// What was wanted of `limits.state`, if that was the reason.
+    /// The request for state memory that exceeded `limits.state`, if that was the reason.
     pub(in crate::model) fn over_limit(&self) -> Option<NoRoom> {
         match self {
             RunError::NoState(error) => error.over_limit(),
@@ -46,7 +46,7 @@ impl RunError {
         }
     }
 
-    /// What was wanted and where, if it was memory and there is none.
+    /// The device without enough memory and the bytes wanted, if that was the reason.
     pub(in crate::model) fn no_room(&self) -> Option<(DeviceId, usize)> {
         let device = match self {
             RunError::NoState(error) => return error.no_room(),

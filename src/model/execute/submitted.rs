@@ -13,12 +13,12 @@ use super::reply_shapes::{crop_by_lengths, reshape_output};
 use super::row_work::{CommittedRow, RowOutcome, RunSize, RunTimes};
 use super::run_error::RunError;
 
-/// The error of a device that failed during its work. The slots of this instance then hold no sequence's state any more.
+/// The error of a device that failed during its work. After it, the slots of this instance hold no state.
 #[derive(Debug)]
 pub(super) struct LostDevice {
-    /// The first error, which says more than those that follow from it.
+    /// The first error. Later errors only follow from it.
     error: OnceLock<DeviceError>,
-    /// Outputs that it may still write.
+    /// Outputs that the device may still write.
     memory: Unfinished,
 }
 
@@ -31,36 +31,37 @@ impl LostDevice {
         self.error.get()
     }
 
-    /// Notes that the device failed, and keeps what it may still write.
+    /// Records that the device failed, and keeps the memory that it may still write.
     pub(super) fn lose(&self, error: &DeviceError, held: RunMemory) {
         let _ = self.error.set(error.clone());
         self.memory.keep(held);
     }
 }
 
-/// A run that was asked for: what is left to do when the device has done it.
+/// A submitted run, with the data for its second half.
 #[derive(Debug)]
 pub(in crate::model) struct Submitted {
     pub(super) load: Arc<LoadedModel>,
     pub(super) device: Arc<dyn Device>,
     pub(super) lost: Arc<LostDevice>,
-    /// Behind all of it.
+    /// Completes after all work of the run.
     pub(super) fence: Fence,
-    /// Each row of the batch: what its state is then, or padding.
+    /// The state of each row after the run; `None` is padding.
     pub(super) rows: Vec<Option<CommittedRow>>,
     pub(in crate::model) size: RunSize,
     pub(super) at: Instant,
-    /// What the device writes, and may still read.
+    /// Memory that the device writes, and may still read.
     pub(super) held: RunMemory,
 }
 
 impl Submitted {
-    /// How many requests it runs.
+    /// The number of requests in the run.
     pub(in crate::model) fn requests(&self) -> usize {
         self.rows.iter().flatten().count()
     }
 
-    /// Waits until the device has done it: the outcome of each request. The wait counts from `from`. If it fails, the device is lost.
+    /// Waits for the device and returns the outcome of each request. `from` is the start of the wait in `times`. If the wait fails, the
+    /// device is lost.
     pub(in crate::model) fn wait(self, from: Instant, times: &mut RunTimes) -> Result<Vec<RowOutcome>, RunError> {
         let Submitted { load, device, lost, fence, rows, held, .. } = self;
         let waited = device.wait(fence);

@@ -14,7 +14,7 @@ use crate::state::budget::NoRoom;
 use crate::state::{NotFinite, StateValues};
 use crate::tensor::Tensor;
 
-/// A batch whose rows run. It is given back once, by [`BatchRun::end`].
+/// A batch whose rows run. [`BatchRun::end`] makes the batch that is given back to the core.
 #[derive(Debug)]
 pub(super) struct BatchRun {
     batch: Batch,
@@ -32,7 +32,7 @@ enum RowDisposition {
 }
 
 impl BatchRun {
-    /// Does what must be done to slots, and says which rows are to be run.
+    /// Applies the batch's operations to the slots, and selects the rows to run.
     pub(in crate::model) fn begin(
         load: &LoadedModel,
         slots: &mut Slots,
@@ -54,7 +54,7 @@ impl BatchRun {
         (BatchRun { batch, jobs, dispositions }, runnable)
     }
 
-    /// Answers every request. `ran` has one result for each row that was to be run.
+    /// Stores the result of every request in its job. `ran` has one result for each row that ran.
     pub(in crate::model) fn end(self, load: &LoadedModel, ran: Vec<Result<RowOutcome, RunError>>) -> FinishedBatch {
         let BatchRun { batch, jobs, dispositions } = self;
         let mut ran = ran.into_iter();
@@ -65,7 +65,7 @@ impl BatchRun {
         for ((req, mut job), disposition) in jobs.into_iter().flatten().zip(dispositions) {
             let mut result = match disposition {
                 RowDisposition::Runs => ran.next().unwrap_or_else(lost).and_then(RowOutcome::taken),
-                // An END that runs nothing is answered with nothing.
+                // An END that does not run gets outputs without elements.
                 RowDisposition::Nothing => Ok(RowOutcome { outputs: nothing(load), ..RowOutcome::default() }),
                 RowDisposition::Fails(error) => Err(error),
             };
@@ -99,7 +99,7 @@ impl BatchRun {
     }
 }
 
-/// Runs the rows of a batch that failed one by one, each to its end. One result for each real row.
+/// Runs the rows of a failed batch one by one. Returns one result for each real row. A batch of one row is not run again.
 pub(super) fn one_by_one(
     load: &LoadedModel,
     executor: &mut Executor,
@@ -145,7 +145,7 @@ fn failure(error: &RunError, load: &LoadedModel, job: &Job, step: u64) -> Failur
     }
 }
 
-/// The states that sequences begin with in this batch, where they are not those of config.pbtxt, by slot.
+/// The first states of sequences that begin in this batch, by slot. Sequences that begin with the states of config.pbtxt are left out.
 fn first_values(batch: &Batch, jobs: &[Option<(Req, Box<Job>)>]) -> Vec<(u32, StateValues)> {
     let row = |(row, job): (&sequor_core::Row, &Option<(Req, Box<Job>)>)| match (row, job) {
         (sequor_core::Row::Real(real), Some((_, job))) => {
@@ -156,7 +156,7 @@ fn first_values(batch: &Batch, jobs: &[Option<(Req, Box<Job>)>]) -> Vec<(u32, St
     batch.rows.iter().zip(jobs).filter_map(row).collect()
 }
 
-/// What each row brings, in the order of the batch.
+/// The inputs of each row, in the order of the batch.
 fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<RowWork>> {
     let row = |(row, job): (&sequor_core::Row, &mut Option<(Req, Box<Job>)>)| match (row, job) {
         (sequor_core::Row::Real(real), Some((_, job))) => Some(job.work(real)),
@@ -173,7 +173,7 @@ fn disposition(load: &LoadedModel, slots: &Slots, work: &RowWork) -> RowDisposit
     }
 }
 
-/// The rows that bring inputs and have a state; where rows are fixed to slots, the others become padding.
+/// The rows that have inputs and a state. If rows are fixed to slots, the others become padding.
 fn runnable(load: &LoadedModel, slots: &Slots, work: Vec<Option<RowWork>>) -> Vec<Option<RowWork>> {
     let runs = |w: &RowWork| matches!(disposition(load, slots, w), RowDisposition::Runs);
     let mut rows: Vec<Option<RowWork>> = match load.has_fixed_rows() {
@@ -186,7 +186,7 @@ fn runnable(load: &LoadedModel, slots: &Slots, work: Vec<Option<RowWork>>) -> Ve
     rows
 }
 
-/// The outputs of an END that is not run, without elements; none, where an END may come without inputs.
+/// The outputs of an END that does not run: without elements, or none if an END may come without inputs.
 fn nothing(load: &LoadedModel) -> Vec<Tensor> {
     if load.settings.stateful.is_none() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What a START brings for the beginning of its sequence: states as inputs, and the id of a sequence that it begins with a copy of.
+//! The first state that a START itself specifies: states as inputs, or the id of a sequence whose state it copies.
 
 use sequor_core::Id;
 
@@ -6,27 +6,27 @@ use crate::state::{StateSpec, StateValue, StateValues};
 
 use super::initializer::FirstValues;
 
-/// What a START brings. Its own states stand above a copy, above what an initializer makes, and above what config.pbtxt says.
+/// The first state that a START specifies. States in the request replace those of a copy, of an initializer and of config.pbtxt.
 #[derive(Debug, Default)]
 pub(in crate::model) struct BroughtStates {
-    /// By state; empty if it brings none.
+    /// One entry per state of the model; empty if the request contains none.
     values: Vec<Option<StateValue>>,
-    /// The sequence whose state it begins with a copy of.
+    /// The sequence whose state the START copies.
     pub(in crate::model) from: Option<Id>,
 }
 
 impl BroughtStates {
-    /// `None` if it brings nothing.
+    /// `None` if the START contains no states and names no sequence to copy.
     pub(in crate::model) fn new(values: Vec<Option<StateValue>>, from: Option<Id>) -> Option<BroughtStates> {
         (from.is_some() || !values.is_empty()).then_some(BroughtStates { values, from })
     }
 
-    /// Whether it brings states of its own.
+    /// Whether the request contains states.
     pub(in crate::model) fn has_values(&self) -> bool {
         !self.values.is_empty()
     }
 
-    /// What the sequence begins with, if it would begin with `first` otherwise. The model sees no START then, so that it does not drop the states.
+    /// Puts the request's states over `first`. The model then sees no START, because it could drop the states at one.
     pub(in crate::model) fn over(&self, specs: &[StateSpec], first: Option<FirstValues>) -> Option<FirstValues> {
         if !self.has_values() {
             return first;

@@ -1,4 +1,4 @@
-//! A loaded incarnation of a model version: its settings and graph, and what is derived from them once.
+//! One load of a model version: its settings, and values that are derived from them once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -46,51 +46,51 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) metrics: Arc<ModelMetrics>,
     /// Triton's test aid, which `oldest` ignores.
     pub(super) hold: Option<Hold>,
-    /// What became of instances that may run on a GPU or on the CPU.
+    /// The placement of instances of kind `KIND_AUTO`.
     pub(in crate::model) auto: Auto,
     /// Maximum number of candidates that a policy sees.
     pub(super) candidates: u32,
-    /// Batches that an instance on an accelerator may have under way.
+    /// Maximum number of batches in flight on an instance that uses an accelerator.
     pub(super) depth: u8,
-    /// What makes the states of its sequences durable before their answers leave.
+    /// Makes the states of its sequences durable, if `[durability]` asks for it.
     pub(in crate::model) tier: Option<Arc<dyn StateTier>>,
-    /// How its sequences outlive the process, if they do.
+    /// How its sequences are stored, if they are.
     pub(in crate::model) durable: Option<LoadDurability>,
-    /// Texts that became key features.
+    /// The texts of key features.
     pub(in crate::model) texts: Arc<KeyInterner>,
-    /// The instances, to be woken.
+    /// Handles that wake the instances.
     pub(in crate::model) handles: OnceLock<Vec<Handle>>,
     /// Whether a connection's thread may run a step.
     pub(in crate::model) inline_gate: InlineGate,
-    /// What the states of its sequences hold beyond their size at START.
+    /// Bytes of its sequences' states beyond their size at START.
     pub(in crate::model) grown: HeldBytes,
-    /// What else an instance's thread is asked to do, by instance.
+    /// Requests to an instance's thread for a sequence's state, by instance.
     pub(in crate::model) mail: Vec<Mailbox>,
-    /// Where plug-ins reach it, once one was to.
+    /// The port through which plug-ins reach it, made at the first use.
     pub(in crate::model) port: OnceLock<Arc<SchedulerPort<Decider>>>,
-    /// The settings as clients see them: with processors, their inputs and outputs are those of the first one.
+    /// The settings as clients see them. With processors, inputs and outputs are those of the first processor.
     pub(in crate::model) client: Arc<ModelSettings>,
-    /// How many numeric features and key features it has.
+    /// Number of numeric features and of key features.
     pub(in crate::model) feature_counts: (usize, usize),
     /// The processors in front of the graph, if it has any.
     pub(in crate::model) processors: Option<Processors>,
-    /// What makes the first states of its sequences, if config.pbtxt does not.
+    /// The state initializer, if it has one.
     pub(in crate::model) initializer: Option<LoadInitializer>,
-    /// What its instances wait for before a run, if they do.
+    /// What the rate limiter knows of its instances, if the server rates runs.
     pub(in crate::model) rates: Option<LoadRates>,
-    /// Its answers, if they are kept.
+    /// Its part of the response cache, if it has one.
     pub(in crate::model) cache: Option<LoadCache>,
-    /// Lines about its runs, if its configuration asks for some.
+    /// Writes log lines about its runs, if its configuration asks for them.
     run_log: Option<RunLog>,
-    /// Its steps, if it is an ensemble. It has no graph then.
+    /// Its plan, if it is an ensemble. An ensemble has no graph.
     pub(in crate::model) ensemble: Option<LoadEnsemble>,
-    /// Faults of its files that do not keep it from serving.
+    /// Faults of its files that do not prevent it from serving.
     pub(in crate::model) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
     class_names: Vec<Option<Arc<[String]>>>,
-    /// It takes no new sequences any more.
+    /// Whether it takes no more new sequences.
     retired: AtomicBool,
-    /// Threads that have not ended.
+    /// Number of its threads that have not ended.
     running: AtomicUsize,
 }
 
@@ -106,7 +106,7 @@ impl LoadedModel {
         log_notes(&settings, version, &mut warnings);
         let wiring = Wiring::new(&settings);
         let settings = Arc::new(settings);
-        // Clients of a plug-in that is the model see what config.pbtxt says.
+        // If a plug-in is the model, clients see the settings of config.pbtxt.
         let behind =
             parts.processors.as_ref().filter(|p| settings.backend != BackendKind::Plugin || p.chain.links().len() > 1);
         let client = behind.map_or_else(|| Arc::clone(&settings), |p| Arc::new(p.client_settings(&settings)));
@@ -172,7 +172,7 @@ impl LoadedModel {
         }
     }
 
-    /// Why it refuses requests though it is loaded, if it does.
+    /// Why it refuses requests although it is loaded. `None` if it does not.
     pub(in crate::model) fn unready(&self) -> Option<String> {
         let processors = self.processors.as_ref().and_then(|processors| processors.chain.parked());
         processors.or_else(|| self.initializer.as_ref()?.initializer.parked())
@@ -183,7 +183,7 @@ impl LoadedModel {
         self.processors.as_ref().is_some_and(|processors| processors.chain.calls_models())
     }
 
-    /// One of its threads ends. Whether it was the last.
+    /// Records the end of one of its threads. Returns whether it was the last one.
     pub(in crate::model) fn thread_ends(&self) -> bool {
         self.running.fetch_sub(1, Ordering::AcqRel) <= 1
     }
@@ -194,7 +194,7 @@ impl LoadedModel {
         self.states.iter().map(StateSpec::bytes).sum::<u64>() + scratch
     }
 
-    /// Names of the processors whose scratch its sequences have, if there are any.
+    /// Names of the processors that keep scratch for its sequences, if there are any.
     pub(in crate::model) fn scratch_owners(&self) -> Option<String> {
         self.processors.as_ref().map(Processors::names)
     }
@@ -204,7 +204,7 @@ impl LoadedModel {
         self.states.iter().any(StateSpec::grows)
     }
 
-    /// What `[sequence] rows` is for a `direct` model.
+    /// The value of `[sequence] rows`, if the model is `direct`.
     pub(in crate::model) fn rows(&self) -> Option<&'static str> {
         let Scheduling::Sequence(sequence) = &self.settings.scheduling else { return None };
         match sequence.strategy {
@@ -213,7 +213,7 @@ impl LoadedModel {
         }
     }
 
-    /// Whether a row's place in the batch is its slot's.
+    /// Whether each slot has a fixed row in the batch.
     pub(in crate::model) fn has_fixed_rows(&self) -> bool {
         let Scheduling::Sequence(sequence) = &self.settings.scheduling else { return false };
         matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
@@ -244,10 +244,10 @@ impl LoadedModel {
         }
     }
 
-    /// A refusal with what its sentence needs.
+    /// A refusal with the facts that its message needs.
     pub(in crate::model) fn refused(&self, refusal: Refusal, id: Id, may_retry: bool, now: Time) -> Refused {
         let (ended_ago, idle) = match &refusal {
-            // Before the clock began: how long ago is not known.
+            // It ended before the clock began, so it is unknown how long ago.
             Refusal::Unknown(Some(stone)) => ((stone.at > Time::ZERO).then(|| now - stone.at), stone.idle),
             _ => (None, None),
         };
@@ -299,7 +299,7 @@ fn log_notes(settings: &ModelSettings, version: u64, warnings: &mut Vec<LoadWarn
     warnings.extend(notes.into_iter().map(|Fault { at, code, what }| LoadWarning { at, code, what }));
 }
 
-/// The note about a state initializer whose values the graph may drop: a model that sees START may reset its state there.
+/// The note about a state initializer whose states the graph may drop. A model that sees START may reset its state there.
 fn doubtful_initializer(settings: &ModelSettings) -> Option<Fault> {
     let initializer = settings.initializer.as_ref()?;
     let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };

@@ -1,15 +1,15 @@
-//! A loaded incarnation of a model version: its settings and what is derived from them once, and how other threads reach its instances.
+//! Loads of model versions: their settings, the values derived from them, and how other threads reach their instances.
 //!
-//! - `loaded`: the load. `parts`: what it has besides its settings. `core_spec`: the load as the core sees it. `initial_states`: what its sequences
-//!   begin with. `metadata`: what clients see of it. `load_key`: its key within the model.
+//! - `loaded`: the load. `parts`: its parts besides the settings. `core_spec`: the load as the core sees it. `initial_states`: the initial
+//!   states of its sequences. `metadata`: its metadata for clients. `load_key`: its key within the model.
 //! - `instance_handle`: wakes an instance. `mailbox`: asks an instance for a sequence's state.
-//! - `record`: what a recording holds of loads and requests.
-//! - `processors`: the processors in front of the graph, and the settings that clients then see. `initializer`: what makes first states.
-//!   `brought_states`: what a START brings of them.
+//! - `record`: the records of loads and requests in a recording.
+//! - `processors`: the processors in front of the graph, and the settings that clients then see. `initializer`: makes first states.
+//!   `brought_states`: the first state that a START itself specifies.
 //!   `plugin_threads`: the threads of both.
 //! - `ensemble`: the plan of a load that is an ensemble.
 //! - `response_cache`: answers of models without sequences, kept for the same inputs.
-//! - `tier`: makes states durable between a run and its answers, as a trait.
+//! - `tier`: makes states durable, as a trait.
 //!
 //! This module runs nothing and holds no request.
 

@@ -1,4 +1,4 @@
-//! The threads that the plug-ins of a load run on. Where a load has no plug-ins, what they would do is short, and the thread that asks does it.
+//! The threads that run the plug-ins of a load. If a load has no plug-ins, the calling thread does their work, which is short then.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::processing::pool::Task;
 
 use super::loaded::LoadedModel;
 
-/// Runs a task of the plug-ins of a load on this thread, which is one of theirs, until it waits.
+/// Runs a task of a load's plug-ins on this thread, which is one of theirs, until the task waits.
 pub(in crate::model) fn run_with_plugins(load: &Arc<LoadedModel>, task: impl Future<Output = ()> + Send + 'static) {
     match pool(load) {
         Some(pool) => pool.run(lane(load), task),
-        // It waits for nothing.
+        // Without plug-ins the task waits for nothing.
         None => _ = task.now_or_never(),
     }
 }

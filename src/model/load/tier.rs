@@ -21,36 +21,36 @@ use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer
 use crate::sync::Mutex;
 use crate::tensor::NamedTensor;
 
-/// Keys of a snapshot's header: which model and version it is of, and the steps that it contains.
+/// Keys of a snapshot's header: the model and the version that made it, and the number of steps that it contains.
 pub(in crate::model) const MODEL: &str = "sequor.model";
 pub(in crate::model) const VERSION: &str = "sequor.version";
 pub(in crate::model) const STEP: &str = "sequor.step";
-/// Key of a stored state that no step of its sequence has run with: the next one is the first run.
+/// Header key of a stored state whose sequence has not run a step. Its next step is its first run.
 pub(in crate::model) const UNRUN: &str = "sequor.unrun";
 
 /// A sequence's state as of one step.
 #[derive(Debug)]
 pub struct StateToSeal {
     pub id: Id,
-    /// Which sequence of this id it is: a later one has a larger number.
+    /// The incarnation of the sequence id. A later one has a larger number.
     pub incarnation: u64,
     /// Steps of the sequence that the state contains.
     pub step: u64,
-    /// The last step of the sequence.
+    /// Whether this is the last step of the sequence.
     pub end: bool,
-    /// Its START failed, so nothing is to be kept of the sequence that the id had before.
+    /// Whether the START failed. The store then removes the state that the id had before it.
     pub forgets: bool,
-    /// The time now, since 1970.
+    /// The present time, since 1970.
     pub at: Duration,
-    /// How long the sequence may be idle; `None` is for ever.
+    /// Maximum idle time of the sequence; `None` is no limit.
     pub idle: Option<Duration>,
-    /// The state. `None`: the step ran nothing, and the state is that of the step before, or the first one.
+    /// The copied state. `None` if the step did not run: the state is then that of the step before, or `first`.
     pub copy: Option<StateCopy>,
-    /// What the sequence begins with, if none of its steps has run.
+    /// The first state of the sequence, if none of its steps has run.
     pub first: Option<StateValues>,
-    /// The scratch of processors, and their names.
+    /// The names of the processors, and their scratch.
     pub scratch: Option<(String, SequenceScratch)>,
-    /// What the step is answered with, if its client counts steps.
+    /// The answer of the step, if its client numbers steps.
     pub answer: Option<Vec<NamedTensor>>,
 }
 
@@ -62,20 +62,20 @@ pub struct BatchToSeal {
     /// SHA-256 of the version's files.
     pub digest: [u8; 32],
     pub specs: Vec<StateSpec>,
-    /// Whether further steps may be answered before their states are durable.
+    /// Whether Sequor may answer further steps before their states are durable.
     pub behind: bool,
     pub states: Vec<StateToSeal>,
 }
 
-/// Reports that the states of a batch are durable, except for those at these places. The sequences of these end.
+/// Reports that the states of a batch are durable, except for those at these places. If an answer waits for one of these, its sequence ends.
 pub type Sealed = Box<dyn FnOnce(Vec<usize>) + Send>;
 
 pub trait StateTier: Send + Sync + fmt::Debug {
-    /// Makes these states durable, and calls `sealed` once. Called by threads that run models, without a lock: it returns soon.
+    /// Makes these states durable, and calls `sealed` once. Threads that run models call this without a lock, so it returns soon.
     fn seal(&self, batch: BatchToSeal, sealed: Sealed);
 }
 
-/// How the sequences of a load outlive the process.
+/// How the sequences of a load are stored.
 #[derive(Debug, Clone)]
 pub(in crate::model) struct LoadDurability {
     pub(in crate::model) when: DurabilityWhen,
@@ -84,42 +84,42 @@ pub(in crate::model) struct LoadDurability {
     pub(in crate::model) digest: [u8; 32],
 }
 
-/// The tier of this server, and the thread that writes to it for all models.
+/// The store of this server, with the one thread that writes to it for all models.
 #[derive(Debug)]
 pub struct SequenceStore {
     writer: GroupWriter,
-    /// The number of the next sequence. Numbers of a server that was started later are larger.
+    /// The next incarnation. A server that starts later gives larger ones.
     incarnations: AtomicU64,
-    /// Epochs up to this one are in use, as the tier has it or is about to.
+    /// Epochs up to this one are in use. The tier has stored that or is about to.
     epochs: AtomicU64,
     clock: Clock,
-    /// When this server took over what is kept, on the clock.
+    /// When this server took over the stored sequences, on the clock.
     began: OnceLock<Time>,
-    /// The last time at which the running time was noted, on the clock.
+    /// When the running time was last noted, on the clock.
     noted: AtomicU64,
-    /// The successions that each model gave last. The tier may have earlier ones still.
+    /// The successions that each model gave last. The tier may still have earlier ones.
     given: Mutex<HashMap<String, Successions>>,
 }
 
-/// Sequences that are numbered in an epoch, as a power of two.
+/// Bits of an incarnation that count the sequences of an epoch.
 const NUMBERS: u32 = 20;
-/// Epochs that are taken into use at a time.
+/// Number of epochs that are reserved at a time.
 const EPOCHS: u64 = 64;
-/// While sequences wait in the tier, their idle time is noted this often: after a crash less than that is missing of it.
+/// Interval at which the running time is noted while sequences wait in the store. After a crash at most this much idle time is missing.
 const NOTE: Duration = Duration::from_secs(60);
 
 impl LoadDurability {
-    /// Whether states are written while their sequences live. If so, the store forgets them when they end.
+    /// Whether states are written while their sequences live. If so, the store removes them when the sequences end.
     pub(in crate::model) fn is_continual(&self) -> bool {
         matches!(self.when, DurabilityWhen::Step | DurabilityWhen::Every(_))
     }
 
-    /// Whether live sequences are written when the server stops: what is kept of them, if anything, is of an earlier step.
+    /// Whether live sequences are written when the server stops. Until then, a stored state of theirs is of an earlier step.
     pub(in crate::model) fn at_stop(&self) -> bool {
         matches!(self.when, DurabilityWhen::Drain | DurabilityWhen::Every(_))
     }
 
-    /// What stored states of a load of this version are marked with.
+    /// The version and its digest, which mark the stored states of this load.
     pub(in crate::model) fn version_digest(&self, version: u64) -> VersionDigest {
         VersionDigest { version, digest: self.digest }
     }
@@ -131,37 +131,37 @@ impl LoadDurability {
 }
 
 impl SequenceStore {
-    /// `epoch` is that of [`Tier::next_epoch`].
+    /// `epoch` is the result of [`Tier::next_epoch`].
     pub fn new(tier: Arc<dyn Tier>, epoch: u64, clock: Clock) -> std::io::Result<SequenceStore> {
         let (incarnations, epochs) = (AtomicU64::new(epoch << NUMBERS), AtomicU64::new(epoch));
         let (writer, began, noted) = (GroupWriter::start(tier)?, OnceLock::new(), AtomicU64::new(0));
         Ok(SequenceStore { writer, incarnations, epochs, clock, began, noted, given: Mutex::default() })
     }
 
-    /// This server takes over what is kept. From now on its time counts.
+    /// Takes over the stored sequences. From now on the running time of this server counts.
     pub(in crate::model) fn begin_running(&self) {
         self.began.get_or_init(|| self.clock.now());
     }
 
-    /// The idle time that is left of a sequence that is kept, as this server takes it over.
+    /// The idle time that a stored sequence has left when this server takes it over.
     pub(in crate::model) fn idle_left(&self, head: &StateHead) -> Option<Duration> {
         let idle = self.writer.tier().running_time().idle_since(head);
         head.idle_left.map(|left| left.saturating_sub(idle))
     }
 
-    /// How long servers have been running with this store. The time until the first model takes its sequences over does not count.
+    /// Total running time of servers with this store. The time before the first model takes its sequences over does not count.
     pub(in crate::model) fn running(&self) -> Duration {
         let since = self.began.get().map_or(Duration::ZERO, |began| self.clock.now().since(*began));
         self.writer.tier().running_time().at_open + since
     }
 
-    /// Notes how long servers have been running, once a minute. Returns when to note it again.
+    /// Stores the running time once a minute. Returns when to call this again.
     pub(in crate::model) fn note_running(&self) -> Time {
         let (now, noted) = (self.clock.now(), Time(self.noted.load(Ordering::Relaxed)));
         if now < noted + NOTE {
             return noted + NOTE;
         }
-        // Of several models one notes it.
+        // If several models come here at once, one of them notes the time.
         if self.noted.compare_exchange(noted.0, now.0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.write(vec![TierChange::NoteRunning { until: self.running(), closes: false }], |failed| {
                 if let Some((_, error)) = failed.first() {
@@ -178,7 +178,7 @@ impl SequenceStore {
         number
     }
 
-    /// Takes further epochs into use before numbers of this one run out, so that the next server gives other ones, also if the clock is set back.
+    /// Reserves further epochs before those in use run out. So the next server gives other incarnations, even if the clock was set back.
     pub(in crate::model) fn uses(&self, epoch: u64) {
         let known = self.epochs.load(Ordering::Relaxed);
         if epoch + EPOCHS / 2 < known {
@@ -194,18 +194,18 @@ impl SequenceStore {
         }
     }
 
-    /// The sequences of a model that are kept.
+    /// The stored sequences of a model.
     pub(in crate::model) fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
         self.writer.tier().list(model)
     }
 
-    /// The versions of a model that go on from states of others. Does not wait for the disk.
+    /// The successions of a model: which versions continue from states of others. Does not wait for the disk.
     pub(in crate::model) fn successions(&self, model: &str) -> Successions {
         self.writer.tier().successions(model)
     }
 
-    /// Keeps the versions of a model that go on from states of others, unless it has them. Returns once that is durable. If the last ones that were given
-    /// are not durable yet, these take their place.
+    /// Stores the successions of a model, unless the store has them. If other ones were given last, it writes these even so, because those
+    /// may not be durable yet. Returns once they are durable or their write has failed; the store then tries again.
     pub(in crate::model) fn succeed(&self, model: &str, successions: Successions) {
         let given = self.given.lock().insert(model.to_owned(), successions.clone());
         if given.is_none_or(|given| given == successions) && self.successions(model) == successions {
@@ -228,17 +228,18 @@ impl SequenceStore {
         self.writer.tier().usage()
     }
 
-    /// Reads a stored state. `done` runs on the store's thread.
+    /// Reads a stored state. `done` runs on the store's thread, or on this thread if the store is closed.
     pub(in crate::model) fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(TakenState) + Send + 'static) {
         self.writer.take(key, then, done);
     }
 
-    /// Writes these changes. `done` runs on the store's thread.
+    /// Writes these changes. `done` runs on the store's thread, or on this thread if the store is closed.
     pub(in crate::model) fn write(&self, changes: Vec<TierChange>, done: impl FnOnce(FailedChanges) + Send + 'static) {
         self.writer.write(move |_| changes.into_iter().map(Ok).collect(), done);
     }
 
-    /// The same. Returns whether the store is open; if it is closed, `done` is not called. So a caller may hold a lock that `done` takes.
+    /// Same as [`Self::write`], and returns whether the store is open. If it is closed, `done` is not called. So a caller may hold a lock
+    /// that `done` takes.
     pub(in crate::model) fn try_write(
         &self,
         changes: Vec<TierChange>,
@@ -252,7 +253,7 @@ impl SequenceStore {
         self.writer.tier().take_ended(model)
     }
 
-    /// Forgets the state of a sequence that has ended, and remembers how it ended. `done` runs on the store's thread, with the error if that failed.
+    /// Removes the state of an ended sequence, and stores how it ended. `done` runs on the store's thread, with the error if that failed.
     pub(in crate::model) fn forget(
         &self,
         key: TierKey,
@@ -271,7 +272,7 @@ impl SequenceStore {
         });
     }
 
-    /// Writes what waits and closes the tier.
+    /// Writes the waiting changes and closes the tier.
     pub(in crate::model) fn close(&self) {
         self.write(vec![TierChange::NoteRunning { until: self.running(), closes: true }], |failed| {
             if let Some((_, error)) = failed.first() {
@@ -305,7 +306,7 @@ impl StateTier for SequenceStore {
     }
 }
 
-/// The changes of a batch: one for each of its states, then the ends of sequences.
+/// The changes for a batch: one for each of its states, then the ends of sequences.
 fn changes(
     tier: &dyn Tier,
     before: &[TierChange],
@@ -330,7 +331,7 @@ fn changes(
         let file = match (copy, first) {
             (Some(copy), _) => copy.file(&specs, &header).map_err(broken)?,
             (None, Some(first)) => first_file(&first, &specs, header).map_err(broken)?,
-            // It ran nothing: the state is the one that is kept.
+            // The step did not run, so its state is the stored one.
             (None, None) => {
                 let kept = find(tier, before, &key)?.filter(|(head, _)| head.incarnation == incarnation);
                 kept.map(|(_, file)| file).ok_or(TierError::Checksum { step })?
@@ -354,7 +355,7 @@ fn changes(
     changes
 }
 
-/// The file of what a sequence begins with of which nothing has run.
+/// The stored first state of a sequence that has not run a step yet.
 pub(in crate::model) fn first_file(
     first: &StateValues,
     specs: &[StateSpec],

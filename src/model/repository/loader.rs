@@ -1,5 +1,5 @@
-//! How a model gets into the repository, and how a new load of it takes the place of an old one: nothing is served that is not ready, what
-//! serves goes on until then, and live sequences end where they began.
+//! Loads models into the repository, and replaces their old loads. A load serves only once it is ready, and the old load serves until then.
+//! Live sequences finish on the old load, or move to the new one with `[reload] then = "carry"`.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use super::resources::Resources;
 pub(super) struct PendingLoad {
     model: Arc<ModelScheduler>,
     pub(super) prepared: Vec<Prepared>,
-    /// Versions that are as they were.
+    /// Versions whose loads stay, because their files have not changed.
     kept: Vec<u64>,
     versions: Vec<u64>,
 }
@@ -40,9 +40,9 @@ pub(super) struct ModelLoader {
     timer: Timer,
     pub(super) recorder: OnceLock<Recorder>,
     threads: InstanceThreads,
-    /// The repositories of the server. A name that two of them have is not loaded from either.
+    /// The repositories of the server. A model whose name is in two of them is not loaded from either.
     repositories: OnceLock<Vec<PathBuf>>,
-    /// Nothing is loaded any more.
+    /// Whether the loader loads no more models.
     stopped: AtomicBool,
 }
 
@@ -66,20 +66,20 @@ impl ModelLoader {
         }
     }
 
-    /// Brings the gauges of the GPUs in use up to date.
+    /// Updates the gauges of the GPUs in use.
     pub(super) fn observe_gpus(&self) {
         self.preparer.observe_gpus();
     }
 
-    /// Names the repositories of the server. Only the first call has an effect.
+    /// Sets the repositories of the server. Only the first call has an effect.
     pub(super) fn set_repositories(&self, repositories: &[PathBuf]) {
         let _ = self.repositories.set(repositories.to_vec());
     }
 
-    /// Refuses a model whose name another repository has as well.
+    /// Refuses a model whose name is in another repository, too.
     pub(super) fn check_unique(&self, name: &str, directory: &Path) -> Result<(), Faults> {
         let repositories = self.repositories.get().map(Vec::as_slice).unwrap_or_default();
-        // Files that a client sent lie elsewhere, and take the place of the repositories' own.
+        // Files that a client sent are elsewhere, and replace those of the repositories.
         let is_of_one = repositories.iter().any(|repository| directory.parent() == Some(repository.as_path()));
         if repositories.len() < 2 || !is_of_one {
             return Ok(());
@@ -91,7 +91,7 @@ impl ModelLoader {
         }
     }
 
-    /// Loads every model in this directory. The catalog says what failed.
+    /// Loads every model in this directory. The catalog keeps the failures.
     pub(super) fn load_all(&self, directory: &Path) -> Result<(), LoadError> {
         self.load_each(&model_directories(directory)?);
         Ok(())
@@ -115,14 +115,14 @@ impl ModelLoader {
         });
     }
 
-    /// Loads the model in this directory; the server is not ready without it.
+    /// Loads the model in this directory. The server is not ready without it.
     pub(super) fn load(&self, directory: &Path) {
         let name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        // What went wrong is kept.
+        // The catalog keeps the faults.
         let _ = self.load_model(&name, directory, None, true);
     }
 
-    /// Loads a model, or what has changed of it. What serves goes on if that fails.
+    /// Loads a model, or its versions that have changed. If that fails, the present loads continue to serve.
     pub(in crate::model) fn load_model(
         &self,
         name: &str,
@@ -136,7 +136,7 @@ impl ModelLoader {
         Ok(())
     }
 
-    /// Loads the members of a model, if it is an ensemble, and then the model. `path`: the ensembles that this one is loaded for.
+    /// Loads a model. If it is an ensemble, loads its members first. `path`: the ensembles that this model is loaded for.
     pub(super) fn load_within(
         &self,
         path: &[&str],
@@ -145,7 +145,7 @@ impl ModelLoader {
         config: Option<&str>,
         wanted: bool,
     ) -> Result<(), Faults> {
-        // No model's gate is held meanwhile, so loads never wait for each other in a circle.
+        // No gate is locked while the members load, so loads never wait for each other in a circle.
         let unique = self.check_unique(name, directory);
         let is_unique = unique.is_ok();
         let of_members = unique.and_then(|()| self.load_members(path, name, directory, config));
@@ -176,14 +176,14 @@ impl ModelLoader {
                 Err(faults)
             }
         };
-        // Names of loads that clients ask for and that come to nothing are no labels.
+        // A failed load of a name that only a client asked for gets no label in the metrics.
         if has_changed && (outcome.is_ok() || self.catalog.edit(name, |entry| entry.open || entry.wanted)) {
             self.resources.metrics.model_loaded(name, outcome.is_ok());
         }
         outcome
     }
 
-    /// Loads a served model anew, though none of its files has changed. What serves goes on if that fails.
+    /// Loads a served model again, although none of its files has changed. If that fails, the present loads continue to serve.
     pub(super) fn reload(&self, name: &str) -> Result<(), Faults> {
         let is_served =
             |entry: &mut CatalogEntry| Some((entry.directory.clone(), entry.served.take().filter(|_| entry.open)?));
@@ -195,7 +195,7 @@ impl ModelLoader {
         })
     }
 
-    /// Prepares what has changed; `None` if nothing has.
+    /// Prepares the versions that have changed. `None` if no file has changed.
     fn prepare_changes(
         &self,
         name: &str,
@@ -229,7 +229,7 @@ impl ModelLoader {
         Ok(Some(PendingLoad { model, prepared, kept, versions }))
     }
 
-    // === into service ===
+    // === start of service ===
 
     fn serve(&self, name: &str, pending: Option<PendingLoad>, took: Duration) -> Result<(), Faults> {
         let Some(PendingLoad { model, prepared, kept, versions }) = pending else {
@@ -244,7 +244,7 @@ impl ModelLoader {
         for prepared in prepared {
             let load = Arc::clone(&prepared.load);
             if let Err(fault) = self.start(&model, prepared) {
-                // None of them serves if one does not.
+                // If one of the new loads fails, none of them serves.
                 let now = model.now();
                 new.iter().chain([&load]).for_each(|load: &Arc<LoadedModel>| model.retire(load.key, now));
                 handover.withdraw(&model);
@@ -264,7 +264,7 @@ impl ModelLoader {
         Ok(())
     }
 
-    /// Takes a load into service, once all its threads are there.
+    /// Takes a load into service, once all its threads have started.
     fn start(&self, model: &Arc<ModelScheduler>, prepared: Prepared) -> Result<(), LoadError> {
         let Prepared { load, runners, members } = prepared;
         let scheduler = self.deciders.scheduler_for(model, &load)?;
@@ -279,7 +279,7 @@ impl ModelLoader {
             model.add(&load);
             scheduler.map_or(Ok(()), |scheduler| self.deciders.let_decide(&load, &scheduler))
         });
-        // A load that the model has needs its threads: they take it out of service if nothing decides for it.
+        // A load that the model has needs its threads, even if its scheduler failed: they take the load out of service.
         gate.decide(load.handles.get().is_some());
         for thread in &threads {
             thread.thread().unpark();
@@ -288,9 +288,9 @@ impl ModelLoader {
         decided
     }
 
-    // === the end ===
+    // === stop ===
 
-    /// Loads nothing any more. A load that is under way goes on.
+    /// Makes later loads fail. A load in progress continues.
     pub(super) fn refuse(&self) {
         self.stopped.store(true, Ordering::Release);
     }
@@ -299,10 +299,10 @@ impl ModelLoader {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Loads nothing any more. Waits for loads that are under way.
+    /// Makes later loads fail. Waits for loads in progress.
     pub(super) fn stop(&self) {
         self.refuse();
-        // A load that is under way either sees that, or is waited for.
+        // A load in progress either sees the flag, or this waits for its gate.
         let gates = self.catalog.collect(|_, entry| Some(Arc::clone(&entry.gate)));
         gates.iter().for_each(|gate| drop(gate.lock()));
     }

@@ -1,4 +1,4 @@
-//! Calls that plug-ins make to other models: each is a request like a client's, and goes through that model's own queue and batches.
+//! Calls of plug-ins to other models. Each is a request like a client's, and uses that model's queue and batches.
 
 use std::sync::{Arc, Weak};
 
@@ -14,12 +14,12 @@ use crate::processing::outgoing::{CallingRequest, InferFailure, InferFuture, Mod
 use crate::telemetry::refusal_reason;
 use crate::tensor::NamedTensor;
 
-/// The models of this server, as plug-ins reach them.
+/// The models of this server, for calls of plug-ins.
 #[derive(Debug)]
 pub(super) struct ModelCalls {
     catalog: Weak<Catalog>,
     clock: Clock,
-    /// Of the threads of plug-ins, on which all calls are made.
+    /// The plug-in threads, on which all calls are made.
     threads: ExecutorHandle,
 }
 
@@ -68,7 +68,7 @@ impl ModelCaller for ModelCalls {
     }
 }
 
-/// A failure in the words of the contract's table.
+/// Converts a failure to a code of the contract, with a text.
 fn to_infer_failure(model: &str, failure: Failure) -> InferFailure {
     let of = |code: u32, what: &str| InferFailure::new(code, format!("model '{model}': {what}"));
     match failure {

@@ -1,4 +1,4 @@
-//! The models, as the registries of processors and initializers reach them.
+//! The models, for the registries of processors and initializers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -60,7 +60,7 @@ impl ModelsOfRegistry {
 impl PlaceModels for ModelsOfRegistry {
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)> {
         let Some(catalog) = self.catalog.upgrade() else { return Vec::new() };
-        // As the files are now: an operator writes a hash there before the plug-in's file changes.
+        // Read the files now: an operator writes a hash there before the plug-in's file changes.
         let pins = |of: &NamingModel| {
             let (file, pins) = (of.file(), of.pins(self.rules.tables, plugin));
             pins.into_iter().map(move |pinned| (file.clone(), pinned)).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! What all models of a repository share.
+//! The resources that all models of a repository share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,20 +20,20 @@ pub(in crate::model) struct Resources {
     pub(in crate::model) options: RepositoryOptions,
     pub(in crate::model) metrics: Metrics,
     pub(in crate::model) clock: Clock,
-    /// Bytes of state.
+    /// The budget for bytes of state.
     pub(in crate::model) budget: Budget,
     pub(in crate::model) chunk_cache: ChunkCache,
-    /// Memory for answers.
+    /// The memory pool for answers.
     pub(in crate::model) pool: Pool,
-    /// What runs wait for, if the server rates them.
+    /// The rate limiter, if the server rates runs.
     pub(in crate::model) rates: Option<RateLimiter>,
-    /// Answers of models without sequences, if any are kept.
+    /// The cache of answers of models without sequences, if the server has one.
     pub(in crate::model) cache: Option<Arc<ResponseCache>>,
-    /// Where processors come from, if the server has any.
+    /// The source of processors, if the server has any.
     pub(in crate::model) processors: OnceLock<ProcessorHost>,
     /// The initializers, if the server has any.
     pub(in crate::model) initializers: OnceLock<InitializerRegistry>,
-    /// Plug-ins whose instances stay for later requests.
+    /// Owners of plug-in instances that are kept for later requests.
     pub(in crate::model) owners: UnusedOwners,
 }
 
@@ -61,7 +61,7 @@ impl Resources {
         }
     }
 
-    /// Releases memory that was kept long enough, and forgets metrics of what is gone.
+    /// The periodic maintenance of these resources.
     pub(in crate::model) fn upkeep(&self) -> Upkeep {
         Upkeep::new(self.chunk_cache.clone(), Arc::clone(&self.backend), self.owners.clone(), self.metrics.clone())
     }

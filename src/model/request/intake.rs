@@ -1,4 +1,4 @@
-//! Checks a request against its model's configuration before it is queued. Every fault is reported here; nothing has changed by then.
+//! Checks a request against its model's configuration before it is queued. A request that fails a check changes nothing.
 
 use sequor_core::{DataType, Dim, Dims, Id, RequestMeta, Shape};
 
@@ -12,20 +12,20 @@ use crate::tensor::{NamedTensor, Tensor, rows};
 use super::features::{self, FeatureSources};
 use super::message::InferRequest;
 
-/// The longest text a correlation id may be.
+/// Maximum bytes of a correlation id that is a text.
 const ID_LIMIT: usize = 128;
 
-/// A request that can be run, in the order of the settings.
+/// A request that passed the checks, in the order of the settings.
 #[derive(Debug)]
 pub(in crate::model) struct Accepted {
-    /// `None` for an optional input that was left out. Shapes are the graph's.
+    /// `None` for an optional input that was left out. Shapes are those of the graph.
     pub(in crate::model) inputs: Vec<Option<Tensor>>,
-    /// The outputs wanted, by their place in the settings.
+    /// The requested outputs, by their index in the settings.
     pub(in crate::model) outputs: Vec<usize>,
-    /// Rows of the batch; 1 where the model does not batch.
+    /// Rows in the batch; 1 if the model does not batch.
     pub(in crate::model) rows: u64,
     pub(in crate::model) meta: RequestMeta,
-    /// The states that a START brings, by their place in the settings; empty if it brings none.
+    /// The states that a START contains, by their index in the settings. Empty if it contains none.
     pub(in crate::model) states: Vec<Option<StateValue>>,
 }
 
@@ -61,7 +61,7 @@ pub(in crate::model) fn accept_reservation(
     Ok(accepted)
 }
 
-/// Checks the inputs of a run that processors made, and gives them the graph's shapes. They are of the types and dimensions that clients would send.
+/// Checks the inputs of a run that processors made, and gives them the graph's shapes. Their types and dimensions were checked before.
 pub(in crate::model) fn accept_run(settings: &ModelSettings, run: Vec<Option<Tensor>>) -> Result<Accepted, Invalid> {
     // An END without inputs.
     if run.is_empty() && !settings.inputs.is_empty() {
@@ -89,7 +89,7 @@ fn nothing() -> Accepted {
     Accepted { inputs: Vec::new(), outputs: Vec::new(), rows: 1, meta, states: Vec::new() }
 }
 
-/// Checked inputs at their places.
+/// Checks inputs and puts them at their indices in the settings.
 fn taken(settings: &ModelSettings, given: Vec<NamedTensor>, batching: bool) -> Result<Vec<Option<Tensor>>, Invalid> {
     let mut inputs: Vec<Option<Tensor>> = vec![None; settings.inputs.len()];
     for named in given {
@@ -138,14 +138,14 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
     let states = take_states(settings, states, batching)?;
     let mut meta = meta(settings, &inputs, rows);
     meta.bytes += states.iter().flatten().map(|state| state.bytes.len() as u64).sum::<u64>();
-    // A request that does not run keeps no inputs.
+    // A request that does not run needs no inputs.
     let inputs = if request.sequence.end && !runs_ends(settings) { Vec::new() } else { inputs };
     Ok(Accepted { inputs, outputs, rows, meta, states })
 }
 
-// === what a START brings for the beginning of its sequence ===
+// === first states in a START ===
 
-/// Checks the sequence that a START is to begin with a copy of.
+/// Checks the sequence whose state a START copies.
 fn check_source(settings: &ModelSettings, request: &InferRequest) -> Result<(), Invalid> {
     let Some(from) = &request.sequence.from else { return Ok(()) };
     let wrong = match &settings.scheduling {
@@ -159,7 +159,7 @@ fn check_source(settings: &ModelSettings, request: &InferRequest) -> Result<(), 
     wrong.map_or(Ok(()), |wrong| Err(Invalid::CopySource(wrong)))
 }
 
-/// The place and the state of an input that is none of the model's own, where a START may bring states.
+/// The index and the settings of the state that a START may contain under this name. `None` for one of the model's own inputs.
 fn brought_state<'a>(settings: &'a ModelSettings, name: &str) -> Option<(usize, &'a StateSettings)> {
     let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
     if !sequence.client_state || settings.inputs.iter().any(|input| input.name == name) {
@@ -168,7 +168,7 @@ fn brought_state<'a>(settings: &'a ModelSettings, name: &str) -> Option<(usize, 
     stateful(settings).1.iter().enumerate().find(|(_, state)| state.input == name)
 }
 
-/// A state as an input.
+/// Describes a state as an input.
 fn as_input(state: &StateSettings) -> Input {
     Input {
         name: state.input.clone(),
@@ -181,7 +181,7 @@ fn as_input(state: &StateSettings) -> Input {
     }
 }
 
-/// Checked states at their places. Each is one row.
+/// Checks states and puts them at their indices in the settings. Each must have one row.
 fn take_states(
     settings: &ModelSettings,
     given: Vec<NamedTensor>,
@@ -204,7 +204,7 @@ fn take_states(
     Ok(states)
 }
 
-/// The type of an input of a request: of one of the model's own, or of a state that a START may bring.
+/// The type of an input of a request: one of the model's own, or a state that a START may contain.
 pub(in crate::model) fn input_type(settings: &ModelSettings, name: &str) -> Option<DataType> {
     let own = settings.inputs.iter().find(|input| input.name == name).map(|input| input.dtype);
     own.or_else(|| brought_state(settings, name).map(|(_, state)| state.dtype))
@@ -215,7 +215,7 @@ fn runs_ends(settings: &ModelSettings) -> bool {
     settings.stateful.as_ref().is_none_or(|stateful| stateful.runs_ends)
 }
 
-/// An END that only ends: no inputs, where the model allows that.
+/// Accepts an END without inputs that does not run, if the model allows it.
 fn end_without_inputs(settings: &ModelSettings, request: &InferRequest, given: &[NamedTensor]) -> Option<Accepted> {
     let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
     let only_ends = sequence.end_without_inputs && given.is_empty() && request.sequence.end && !request.sequence.start;
@@ -234,7 +234,7 @@ fn outputs(settings: &ModelSettings, wanted: &[String]) -> Result<Vec<usize>, In
     let mut places = Vec::with_capacity(wanted.len());
     for name in wanted {
         let place = find(name)?;
-        // An output that is requested twice is answered once.
+        // An output that is requested twice is sent once.
         if !places.contains(&place) {
             places.push(place);
         }
@@ -242,7 +242,7 @@ fn outputs(settings: &ModelSettings, wanted: &[String]) -> Result<Vec<usize>, In
     Ok(places)
 }
 
-/// Checks the names of a request's inputs, so that a surface can refuse them before it reads their data.
+/// Checks the names of a request's inputs, so that an API can refuse them before it reads their data.
 pub(in crate::model) fn check_names(settings: &ModelSettings, names: &[&str]) -> Result<(), Invalid> {
     if let Some(repeated) = repeated(&names.iter().copied()) {
         return Err(Invalid::DuplicateInput { input: repeated.to_owned() });
@@ -282,7 +282,7 @@ fn check_count<'a>(settings: &ModelSettings, given: impl Iterator<Item = &'a str
     Err(Invalid::InputCount { required, all, got, missing })
 }
 
-/// The first dimension, on which all inputs must agree.
+/// The number of rows: the first dimension, which must be the same in all inputs.
 fn batch_size(given: &[NamedTensor]) -> Result<u64, Invalid> {
     let mut size = None;
     for named in given {
@@ -300,8 +300,8 @@ fn check_shape(input: &Input, tensor: &Tensor, batching: bool) -> Result<(), Inv
     check_type_and_shape(input, tensor.dtype, &tensor.shape, batching)
 }
 
-/// Checks the type and the shape of an input, so that a surface can refuse them before it reads its data. An input that the model does not
-/// have is left to [`check_names`].
+/// Checks the type and the shape of an input, so that an API can refuse them before it reads the data. Leaves an input that the model does
+/// not have to [`check_names`].
 pub(in crate::model) fn check_form(
     settings: &ModelSettings,
     name: &str,
@@ -339,7 +339,7 @@ fn check_type_and_shape(input: &Input, dtype: DataType, shape: &Shape, batching:
     Ok(())
 }
 
-/// Checks the bytes of an input whose shape fits, and gives it the graph's shape.
+/// Checks the number of bytes of an input, and gives it the graph's shape.
 fn take_input(input: &Input, named: NamedTensor, batching: bool) -> Result<Tensor, Invalid> {
     let NamedTensor { name, mut tensor } = named;
     check_size(&name, &tensor, batching)?;
@@ -354,7 +354,7 @@ fn take_input(input: &Input, named: NamedTensor, batching: bool) -> Result<Tenso
     Ok(tensor)
 }
 
-/// Inputs that were checked, as they came: under their names and with the shapes that clients send. `None` if a shape does not tell that.
+/// Converts checked inputs back to the client's names and shapes. `None` if a shape cannot be converted back.
 pub(in crate::model) fn as_given(settings: &ModelSettings, inputs: Vec<Option<Tensor>>) -> Option<Vec<NamedTensor>> {
     let batching = settings.max_batch_size > 0;
     let given = |(input, tensor): (&Input, Option<Tensor>)| {
@@ -378,7 +378,7 @@ fn row_of(shape: &Shape, batching: bool) -> &[u64] {
     shape.0.get(usize::from(batching)..).unwrap_or_default()
 }
 
-/// Whether a row of this shape is what is declared.
+/// Whether a row of this shape fits the declared dimensions.
 fn fits(dims: &Dims, row: &[u64]) -> bool {
     dims.rank() == row.len() && dims.0.iter().zip(row).all(|(dim, n)| dim.fixed().is_none_or(|d| d == *n))
 }
@@ -399,7 +399,7 @@ fn check_size(name: &str, tensor: &Tensor, batching: bool) -> Result<(), Invalid
     }
 }
 
-/// BYTES must parse exactly: as many elements as the shape says, and nothing left.
+/// Checks that BYTES parse into exactly as many elements as the shape has.
 fn check_texts(input: String, shape: &Shape, data: &[u8]) -> Result<(), Invalid> {
     let mut texts = rows::BytesElements(data);
     let got = texts.by_ref().count() as u64;
@@ -417,7 +417,7 @@ fn check_texts(input: String, shape: &Shape, data: &[u8]) -> Result<(), Invalid>
     if got == want { Ok(()) } else { Err(Invalid::StringCount { input, want, got }) }
 }
 
-/// The id must be of the kind that the model's CORRID control takes.
+/// Checks the length of an id, and that its type fits the model's CORRID control.
 fn check_id(settings: &ModelSettings, id: &Id) -> Result<(), Invalid> {
     let Scheduling::Sequence(sequence) = &settings.scheduling else { return Ok(()) };
     if let Id::Str(text) = id
@@ -439,7 +439,7 @@ fn check_id(settings: &ModelSettings, id: &Id) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The properties that scheduling uses: the class of the shapes that must agree, and the size.
+/// The properties that scheduling uses: the size, and the class of the shapes that must agree within a batch.
 fn meta(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> RequestMeta {
     let mut class = 0;
     for (input, tensor) in settings.inputs.iter().zip(inputs) {

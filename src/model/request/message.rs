@@ -1,4 +1,4 @@
-//! A request and its answer as every surface hands them over: decoded, on host memory, in no wire's terms.
+//! A request and its answer, as all APIs exchange them with models: decoded, in host memory, independent of the protocol.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use sequor_core::{Dialect, Id};
 
 use crate::tensor::NamedTensor;
 
-/// One inference request, as its message says. What its call says stands in a `RequestOrigin`.
+/// One inference request: the contents of its message. A `RequestOrigin` has the facts about its call.
 #[derive(Debug, Clone)]
 pub struct InferRequest {
     pub model: String,
-    /// As the client wrote it; empty leaves the choice to the server.
+    /// The client's text; if it is empty, the server chooses.
     pub version: String,
-    /// The client's own mark, echoed; may be empty.
+    /// The client's own id of the request, which the answer repeats; may be empty.
     pub id: String,
     pub sequence: SequenceStep,
-    /// 0 is the model's default.
+    /// 0 stands for the model's default.
     pub priority: u32,
     /// How long the request may wait (the `timeout` parameter).
     pub timeout: Option<Duration>,
     pub inputs: Vec<NamedTensor>,
-    /// Names of the outputs wanted; empty means all.
+    /// Names of the requested outputs; empty means all.
     pub outputs: Vec<String>,
-    /// Parameters the server gives no meaning to, for policies and processors.
+    /// Parameters without a meaning to the server. Policies and processors see them.
     pub parameters: Vec<(String, Parameter)>,
     pub dialect: Dialect,
 }
@@ -33,11 +33,11 @@ pub struct SequenceStep {
     pub id: Id,
     pub start: bool,
     pub end: bool,
-    /// The client's number of this step, if it counts them.
+    /// The client's number of this step, if it numbers them.
     pub step: Option<u64>,
     /// The idle time that a START asks for, up to the model's `idle_longest`.
     pub idle: Option<Duration>,
-    /// The live sequence whose state a START begins with a copy of.
+    /// The live sequence whose state a START copies.
     pub from: Option<Id>,
 }
 
@@ -56,9 +56,9 @@ pub enum Parameter {
 pub struct InferAnswer {
     pub model: String,
     pub version: u64,
-    /// The request's mark, echoed.
+    /// The client's own id of the request.
     pub id: String,
-    /// In the order asked for, or of the configuration.
+    /// In the order of the request, or of the configuration if it names no outputs.
     pub outputs: Vec<NamedTensor>,
     pub parameters: Vec<(String, Parameter)>,
 }

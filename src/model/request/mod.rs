@@ -1,7 +1,7 @@
-//! A request as every surface hands it over, and the checks that it must pass before it is queued.
+//! Requests as every API passes them on, and the checks before they are queued.
 //!
-//! - `message`: a request and its answer, in no wire's terms.
-//! - `intake`: checks a request against its model's configuration. `features`: what schedulers see of its contents.
+//! - `message`: a request and its answer, independent of the protocol.
+//! - `intake`: checks a request against its model's configuration. `features`: the values of a request that schedulers see.
 //!
 //! This module knows no load, queue or lock.
 

@@ -1,4 +1,5 @@
-//! What the server does once a second, on the timer's thread: it releases memory that was kept long enough, and forgets metrics of what is gone.
+//! Periodic maintenance on the timer's thread: once a second it releases memory that was kept long enough. Once a minute it ends unused
+//! instances and removes metrics of things that are gone.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -13,16 +14,16 @@ use crate::state::ChunkCache;
 use crate::telemetry::Metrics;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long an owner may have something that it does not use.
+/// Interval at which unused instances and metrics are removed.
 const UNUSED: Duration = Duration::from_secs(60);
 
-/// An owner of instances that stay for later use.
+/// An owner of instances that are kept for later use.
 pub(in crate::model) trait KeepsUnused: Debug + Send + Sync {
-    /// Ends what nothing has used since the last time.
+    /// Ends the instances that have not been used since the last call.
     fn release_unused(&self);
 }
 
-/// The owners that live. Clones belong together.
+/// The owners that still exist. Clones share the list.
 #[derive(Debug, Clone, Default)]
 pub(in crate::model) struct UnusedOwners(Arc<Mutex<Vec<Weak<dyn KeepsUnused>>>>);
 
@@ -59,7 +60,7 @@ impl Upkeep {
         Upkeep { chunk_cache, backend, owners, metrics, next: Time(0), next_unused: Time(0) }
     }
 
-    /// Does what is due, if a second has passed since the last time.
+    /// Does the due maintenance, if a second has passed since the last call.
     pub(in crate::model) fn run(&mut self, now: Time) {
         if now < self.next {
             return;

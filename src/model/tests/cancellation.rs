@@ -1,4 +1,5 @@
-//! Sequences that go on from a state that was found elsewhere, and whose first step here is cancelled before it runs; and STARTs on their ids.
+//! Sequences that continue from a state that is not in memory, and whose first step here is cancelled before it runs. Also STARTs on their
+//! ids.
 
 use std::time::Duration;
 
@@ -10,20 +11,20 @@ use super::request;
 use crate::error::Failure;
 use crate::model::Pending;
 
-/// A machine whose model keeps its states like this, and the sequences of cancelled requests as well if it `keeps`.
+/// A machine with this durability. If it `keeps`, a cancelled request does not end its sequence.
 fn machine(when: &str, keeps: bool) -> Machine {
     let on_cancel = if keeps { "keep" } else { "end" };
     Machine::new(&format!("{when}\"\n[sequence]\non_cancel = \"{on_cancel}\" # \""), OLDEST)
 }
 
-/// A server that goes on from stored states. The first step of sequence 7, whose sum is 40, was cancelled while the store read its state.
+/// A server that continues from stored states. The first step of sequence 7, whose sum is 40, was cancelled while the store read its state.
 fn cancelled_while_read(machine: &Machine) -> Server {
     let first = machine.serve();
     [7, 8].into_iter().for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
     first.stop();
     let second = machine.serve();
     machine.hold_disk(true);
-    // It adds nothing, should the store be quicker than this thread.
+    // It adds 0, in case the store is quicker than this thread.
     drop(second.repository.submit(request(7, 0, |_| {})).unwrap());
     machine.hold_disk(false);
     assert_eq!(second.sum(8, 1, |_| {}), 41, "the store does what it was asked for in order");
@@ -62,7 +63,7 @@ fn a_step_repeated_before_its_state_is_restored_gets_a_store_error() {
         let second = machine.serve();
         machine.hold_disk(true);
         let ninth = second.repository.submit(request(9, 1, |_| {})).unwrap();
-        // The store writes what that leads to. It reads no other state meanwhile.
+        // The store writes the result. It reads no other state meanwhile.
         machine.wait_for_held_commit();
         let kept = || second.repository.resumable("sum").unwrap().len();
         assert_eq!(kept(), 2);
@@ -120,7 +121,7 @@ fn waiting_start(server: &Server) -> Pending {
     waits
 }
 
-/// A server that goes on from the state of sequence 7, whose sum is 40, and a START of it that has not run.
+/// A server that continues from the state of sequence 7, whose sum is 40, and a START of it that has not run.
 fn start_on_stored(machine: &Machine) -> (Server, Pending) {
     let first = machine.serve();
     assert_eq!(first.sum(7, 40, start), 40);
@@ -183,7 +184,7 @@ fn a_start_that_has_not_run_when_the_server_stops_leaves_the_stored_sequence_of_
     }
 }
 
-/// The store takes nothing more, so the sequences that a START waits for cannot leave memory.
+/// The store accepts nothing more, so no sequence can leave memory for the START that waits.
 #[test]
 fn a_start_without_room_leaves_the_stored_sequence_of_its_id() {
     let machine = Machine::new("every\"\nevery = 1000 # \"", OLDEST).with_memory(12);
@@ -238,7 +239,7 @@ fn a_step_that_waits_for_a_slot_when_the_server_stops_leaves_the_state_that_it_g
             std::thread::yield_now();
         }
         second.stop();
-        // Its client was not answered, and cannot know.
+        // Its client has no answer, and cannot know.
         assert_eq!(machine.serve().sum(7, 2, |s| s.step = Some(2)), 42, "{when}");
     }
 }

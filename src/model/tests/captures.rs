@@ -1,4 +1,4 @@
-//! Captures of sequences of a whole model: what they hold, what ends them, and that they run again as they ran.
+//! Captures of sequences of a whole model: their contents, what ends them, and that a replay gives the same answers.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// Captures sequence 7 while it goes on, until the capture ends.
+/// Captures sequence 7 while it continues, until the capture ends.
 fn captured(fixture: &Fixture, limits: CaptureLimits, step: impl Fn(i32)) -> Result<Vec<u8>, TransferError> {
     let served = fixture.repository.find("sum", "").unwrap();
     std::thread::scope(|scope| {
@@ -35,7 +35,7 @@ fn captured(fixture: &Fixture, limits: CaptureLimits, step: impl Fn(i32)) -> Res
     })
 }
 
-/// The five steps of this file run again on a server, with the same answers.
+/// Replays the five steps of this file on a server, and expects the same answers.
 fn runs_again(file: &[u8], there: &Fixture) {
     let capture = Capture::parse(file).unwrap();
     assert_eq!((capture.steps.len(), capture.ended.as_str()), (5, "steps"));
@@ -53,7 +53,7 @@ fn a_replayed_capture_gives_the_same_results() {
     let here = fixture();
     here.sum(7, 40, |s| s.start = true);
     let file = captured(&here, LIMITS, |n| {
-        // Every third step fails, and the sequence goes on without it.
+        // Every third step fails, and the sequence continues without it.
         let value = if n % 3 == 0 { 13 } else { n };
         assert_eq!(here.send(7, value, |_| {}).is_err(), value == 13);
         here.sum(8, 1, |s| s.start = n == 1);
@@ -94,7 +94,7 @@ fn a_step_is_captured_even_if_a_processor_refused_its_answer() {
     answers_again(&file, &capture, &processors::loaded_with(processors::TOML, &guest));
 }
 
-/// The steps of this file are answered and refused on a server as they were.
+/// Replays the steps of this file on a server, and expects the same answers and refusals.
 fn answers_again(file: &[u8], capture: &Capture, there: &Fixture) {
     there.repository.find("sum", "").unwrap().import(Id::from(7), file).unwrap();
     for step in &capture.steps {
@@ -110,7 +110,7 @@ fn a_step_that_ended_its_sequence_is_not_captured() {
     let post = processors::refusing_post().replace("(i32.const 1064) (i32.const 0)", "(i32.const 1064) (i32.const 1)");
     let guest = ProcessorWat { post: &post, ..processors::guest() };
     let here = processors::loaded_with(processors::TOML, &guest);
-    // The third of four steps comes to 778, and is refused after its runs. With that the sequence ends, and the fourth is of none.
+    // The third of four steps comes to 778, and is refused after its runs. That ends the sequence, so the fourth step belongs to none.
     let value = |n: i32| [1, 5, 1, 772][n as usize % 4];
     let step = |n: i32| assert_eq!(here.send(7, value(n), |s| s.start = n % 4 == 1).is_err(), n % 4 == 3 || n % 4 == 0);
     let file = loop {

@@ -1,4 +1,4 @@
-//! Ensembles: how many requests are inside, what gives its place back, and whose a sequence is.
+//! Ensembles: the maximum number of requests inside, when a place becomes free, and who owns a sequence.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,20 +21,20 @@ fn answer(pending: Pending) -> Result<InferAnswer, Failure> {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)
 }
 
-/// Runs wait while this is held.
+/// A hook that stalls runs while the sender is held, and the number of runs.
 fn stalled() -> (RunHook, std::sync::mpsc::SyncSender<()>, Arc<AtomicU64>) {
     let (release, gate) = std::sync::mpsc::sync_channel::<()>(1);
     let (gate, runs) = (parking_lot::Mutex::new(gate), Arc::new(AtomicU64::new(0)));
     let count = Arc::clone(&runs);
     let hook: RunHook = Arc::new(move |_: &Shape| {
         count.fetch_add(1, Ordering::SeqCst);
-        // Once the sender is gone, runs wait no more.
+        // Once the sender is dropped, runs no longer wait.
         let _ = gate.lock().recv();
     });
     (hook, release, runs)
 }
 
-/// Ten thousand requests are cancelled that wait at the gate of one.
+/// Ten thousand requests are cancelled while they wait at a gate that admits one.
 #[test]
 fn many_requests_cancelled_at_a_gate_neither_run_nor_block_others() {
     let (hook, release, runs) = stalled();
@@ -55,13 +55,13 @@ fn many_requests_cancelled_at_a_gate_neither_run_nor_block_others() {
     assert_eq!(runs.load(Ordering::SeqCst), 2, "those that were cancelled did not run");
 }
 
-/// The second step stalls, and the first one must not run on for all requests.
+/// The second step stalls. Meanwhile the first one must not run for all requests.
 #[test]
 fn requests_between_two_ensemble_steps_are_limited() {
     let (stall, release, stalled_runs) = stalled();
     let fast_runs = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&fast_runs);
-    // The first model's graph has a dimension more.
+    // The first model's graph has one more dimension.
     let hook: RunHook = Arc::new(move |shape: &Shape| match shape.rank() {
         3 => {
             count.fetch_add(1, Ordering::SeqCst);
@@ -80,7 +80,7 @@ fn requests_between_two_ensemble_steps_are_limited() {
     while stalled_runs.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
-    // Each of these runs after what was in the first model's queue by then.
+    // Each of these runs after the requests that are in the first model's queue by then.
     for n in 0..100 {
         let mut alone = request("fast", 0, n, |s| s.id = Id::None);
         alone.inputs[0].name = "INPUT".to_owned();
@@ -131,7 +131,7 @@ fn a_start_takes_no_sequence_of_another_ensemble_or_client() {
     assert_eq!(["ab", "ba", "a", "b"].map(|model| house.live(model)), [1, 0, 1, 2]);
     let second = alone(2, false).unwrap();
     assert_eq!(second.outputs[0].tensor.data[..], 10i32.to_le_bytes(), "so does that of the client");
-    // Its own it begins anew.
+    // It restarts its own sequence.
     assert_eq!(house.value("ab", 1, 7, |s| s.start = true).unwrap(), 7);
     assert!(house.repository.drop_sequence("ab", &Id::Int(1)).unwrap());
     assert_eq!(house.value("ba", 1, 7, |s| s.start = true).unwrap(), 7, "the id is free");
@@ -173,7 +173,7 @@ fn sequences_of_an_ensemble_stay_in_memory_and_end_with_the_server() {
         assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "{when}");
         assert_eq!([11, 12, 13].map(|id| alone(id, false).unwrap()), [10; 3]);
         assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 18, "{when}");
-        // The other member has sequences of ensembles alone, and none of them leaves.
+        // The other member has only sequences of ensembles, and none of them leaves.
         let refused = house.value("ab", 2, 5, |s| s.start = true);
         assert!(matches!(refused, Err(Failure::Member { member, .. }) if member == "b"), "{when}");
         assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 26, "{when}");
@@ -186,7 +186,7 @@ fn sequences_of_an_ensemble_stay_in_memory_and_end_with_the_server() {
     }
 }
 
-/// A member is replaced, and its clients' sequences move to the new load.
+/// A member is replaced, and the sequences of its clients move to the new load.
 #[test]
 fn a_members_new_load_takes_no_sequence_from_an_ensemble() {
     for when in ["drain", "step"] {

@@ -1,4 +1,4 @@
-//! The window of a reload between the note of which version takes over and its service, and a store that fails while sequences move.
+//! The window of a reload between the record of the successor and its service, and a store that fails while sequences move.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ fn load_of(server: &Server, version: u64) -> Arc<LoadedModel> {
     scheduler(server).load_for(Some(version)).unwrap()
 }
 
-/// A server that serves version 1, and whose store has three sequences of it. The files of version 2 are there, and not loaded. With them its load, which
-/// another server has.
+/// A server that serves version 1 and whose store has three sequences of it. The files of version 2 are there, but not loaded. A second
+/// server has the load of version 2.
 fn before_version_2() -> (Machine, Server, (Server, Machine)) {
     let (machine, other) = (carrying("step", OLDEST), carrying("step", OLDEST));
     let first = machine.serve();
@@ -64,7 +64,7 @@ fn stored_sequences_move_to_the_new_version_while_both_versions_serve() {
     let text = fs_err::read_to_string(&config).unwrap();
     fs_err::write(&config, format!("{text} version_policy {{ all {{ }} }}")).unwrap();
     let server = machine.serve();
-    // The next server takes the newest version alone, as after a reload.
+    // The next server uses only the newest version, as after a reload.
     fs_err::write(&config, text).unwrap();
     assert_eq!(server.sum(3, 1, |_| {}), 11, "it lives on version 1");
     let handover = Handover::begin(&scheduler(&server), vec![load_of(&server, 1)], &[load_of(&server, 2)]);
@@ -76,7 +76,7 @@ fn stored_sequences_move_to_the_new_version_while_both_versions_serve() {
     assert_eq!([1, 2, 3].map(|id| server.sum(id, 1, |_| {})), [1012, 1011, 13]);
 }
 
-/// Version 2 goes on from the states of version 1. Then the files of version 1 come back while the disk is full, and do not come to serve.
+/// Version 2 continues from the states of version 1. Then the files of version 1 come back while the disk is full, and that handover is withdrawn.
 #[test]
 fn a_handover_that_was_withdrawn_on_a_full_disk_is_not_noted_once_there_is_room() {
     let (machine, other) = (carrying("step", OLDEST), carrying("step", OLDEST));
@@ -92,7 +92,7 @@ fn a_handover_that_was_withdrawn_on_a_full_disk_is_not_noted_once_there_is_room(
     assert_eq!(machine.serve().sum(1, 1, |_| {}), 1011);
 }
 
-/// The store takes nothing, so it is left alone for a second. Sequences that are due meanwhile move in memory.
+/// The store accepts nothing, so Sequor leaves it alone for a second. Sequences that are due meanwhile move in memory.
 #[test]
 fn sequences_move_in_memory_while_the_store_fails() {
     let machine = carrying("every\"\nevery = 1000 # \"", OLDEST).with_memory(12).with_limit(50);
@@ -101,13 +101,13 @@ fn sequences_move_in_memory_while_the_store_fails() {
     put_version(&machine, &server, 2);
     machine.clock.advance(Duration::from_millis(900));
     assert_eq!(server.sum(4, 10, start), 1010, "the first one has made room");
-    // The store has done what came before this.
+    // After this call the store has finished its earlier work.
     assert!(server.repository.drop_sequence("sum", &Id::from(4)).unwrap());
     machine.clock.advance(Duration::from_millis(200));
     // Sequences that are due are asked every 20 ms. The store is tried again after a second.
     for _ in 0..30 {
         server.repository.tick();
-        // Each instance has done what it was asked for before it copies a state.
+        // Each instance finishes its earlier requests before it copies a state.
         (1..=3).for_each(|id| drop(state_transfer::export(&scheduler(&server), &Id::from(id), None)));
         machine.clock.advance(Duration::from_millis(20));
     }

@@ -1,4 +1,4 @@
-//! States that are given to the server, and sequences that it keeps, as operators meet them.
+//! States that are given to the server, and stored sequences, as operators use them.
 
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ fn a_kept_sequence_can_be_dropped() {
         }
         other => panic!("{other:?}"),
     }
-    // The store has done what came before this.
+    // After this call the store has finished its earlier work.
     assert_eq!(second.sum(8, 1, |_| {}), 2);
     assert_eq!(machine.serve_from(&machine.crashed()).resumable(), []);
 }
@@ -135,7 +135,7 @@ fn a_stored_sequence_is_exported_and_copied_like_a_live_sequence() {
     }
 }
 
-/// A replaced version left the state for one that is replaced in turn, while a step that goes on from it waits there.
+/// A replaced version left the state for a version that is replaced in turn. Meanwhile a step that continues from it waits there.
 #[test]
 fn a_state_that_goes_back_goes_on_with_a_load_with_the_same_states_alone() {
     for width in [1, 2] {

@@ -1,4 +1,4 @@
-//! A model with a state initializer: first states, copies, kept states, and what failures leave.
+//! A model with a state initializer: first states, copies, kept states, and the state after failures.
 
 use std::sync::Arc;
 
@@ -16,8 +16,9 @@ use crate::processing::{PlaceRules, PluginOperations, ProcessorComponent};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::plugin_error::PluginError;
 
-/// The input of the START says what it answers: 1000 and more is the first state; 1 traps, 2 never comes back, 3 refuses, 4 has wrong dimensions; 5 is a
-/// copy of sequence 7, 6 one of sequence 8; 10 is what `p` leads to, 11 `k`, 12 `f`, 13 `e`, 14 steps that are not kept. All else begins with zeros.
+/// The input of the START selects the answer: 1000 and more is the first state; 1 traps, 2 never returns, 3 refuses, 4 has wrong dimensions;
+/// 5 is a copy of sequence 7, 6 one of sequence 8; 10 is the kept state `p`, 11 `k`, 12 `f`, 13 `e`, 14 steps that are not kept. All other
+/// inputs begin with zeros.
 const INITIALIZE: &str = "
     (local $v i32)
     (local.set $v (i32.load (i32.load offset=20 (local.get $inputs))))
@@ -134,7 +135,7 @@ fn a_sequence_begins_with_the_states_that_the_initializer_gives() {
     assert_eq!(start(&fixture, 1, 50), 50, "default is zero");
     assert_eq!(start(&fixture, 2, 1000), 2000);
     assert_eq!((fixture.sum(2, 1, |_| {}), fixture.sum(1, 1, |_| {})), (2001, 51));
-    // A START on a live id begins anew.
+    // A START on a live id restarts the sequence.
     assert_eq!(start(&fixture, 2, 3000), 6000);
     assert_eq!(start(&fixture, 2, 50), 50);
 }
@@ -181,7 +182,7 @@ fn the_second_start_of_a_name_reuses_the_kept_state() {
     assert_eq!(start(&fixture, 3, 14), 214, "without a name nothing is kept");
     assert_eq!(start(&fixture, 3, 14), 214);
     assert_eq!(counts(&fixture), (2, 1, 5 + 2 + 1 + 2 * 3));
-    // Kept states are counted with those of sequences, and go with their load.
+    // Kept states are counted with those of sequences, and are released with their load.
     assert!(fixture.repository.state_bytes().0 > 3 * 4 + 4);
     fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32 poison=665").unwrap();
     load(&fixture.repository, &fixture.model());
@@ -199,7 +200,7 @@ fn concurrent_starts_of_a_name_wait_for_the_start_that_runs_its_steps() {
         (1..9).map(|id| fixture.repository.submit(request(id, 10, |s| s.start = true)).unwrap()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut pending = pending.into_iter();
-    // A cancelled START does not keep the others waiting, also if it runs the steps.
+    // A cancelled START does not delay the others, even if it runs the steps.
     drop(pending.next());
     for answer in pending {
         let answer = runtime.block_on(answer).unwrap();
@@ -237,7 +238,7 @@ fn a_sequence_of_another_tenant_is_not_copied() {
     let absent = failed(of_tenant(&fixture, 20, 6, "a").map(|_| unreachable!()));
     assert_eq!(foreign.text, "copy-of \"7\": no live sequence that may be copied has this id");
     assert_eq!(absent.text, foreign.text.replace('7', "8"), "a client does not learn whether the sequence exists");
-    // Two STARTs without a tenant are not of the same one.
+    // Two STARTs without a tenant do not share one.
     let fixture = copies();
     start(&fixture, 7, 50);
     failed(fixture.send(20, 5, |s| s.start = true));
@@ -316,7 +317,7 @@ fn a_changed_file_waits_for_the_hash_and_an_operator_has_it_written() {
     registry.replace("guest", b"other".to_vec(), "local").unwrap();
     assert_eq!(says(), (hash(b"other"), pinned(b"other")));
     assert_eq!(start(&fixture, 1, 10), 15);
-    // The file is as it is served: nothing is loaded anew.
+    // The file has its present contents again, so nothing is reloaded.
     let loads =
         || fixture.repository.0.catalog.model("sum").unwrap().loads().iter().map(|load| load.key).collect::<Vec<_>>();
     let before = loads();
@@ -356,13 +357,13 @@ fn three_failures_park_an_initializer_and_live_sequences_continue() {
     assert_eq!(parked.text, why);
     assert_eq!(fixture.repository.find("sum", "").unwrap().unready().as_deref(), Some(why), "the model is not ready");
     assert_eq!(fixture.sum(1, 1, |_| {}), 51);
-    // The model is loaded anew: it begins without strikes.
+    // The model is reloaded, so it begins without strikes.
     fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32").unwrap();
     load(&fixture.repository, &fixture.model());
     assert_eq!(start(&fixture, 9, 50), 50);
 }
 
-/// The states of a client stand above those of the initializer. Steps run from them, and nothing of that is kept.
+/// The states of a client replace those of the initializer. Steps run from them, and no state is kept.
 #[test]
 fn a_state_of_the_client_stands_above_the_initializer() {
     let fixture = loaded(&format!("[sequence]\nclient_state = true\n{TOML}"));
@@ -380,7 +381,7 @@ fn a_state_of_the_client_stands_above_the_initializer() {
     assert_eq!(with_state(5, 10, 7), 317, "three steps of a name");
     assert_eq!(start(&fixture, 6, 10), 310, "what was kept is what the model's own first state leads to");
     assert_eq!(with_state(7, 10, 7), 317);
-    // A copy is not asked of the initializer.
+    // The initializer is not called for a copy.
     let copy = fixture.send(8, 1000, |s| (s.start, s.from) = (true, Some(sequor_core::Id::from(3)))).unwrap();
     assert_eq!(copy.outputs[0].tensor.data[..], 1057_i32.to_le_bytes());
 }

@@ -1,5 +1,6 @@
-//! The driver's lock, its wake-ups and its instances under a scheduler that tries interleavings: clients that submit and cancel, time that
-//! passes, an instance that pulls, or a client's own thread in its place. Every request must be answered once, every sum must be right, no slot may run or be freed without its state.
+//! The driver's lock, its wake-ups and its instances under a scheduler that tries interleavings. Clients submit and cancel, and time passes.
+//! An instance pulls its steps, or a client's own thread runs them. Every request must be answered once, every sum must be right, and no slot
+//! may run or be freed without its state.
 //! Run with `--features shuttle`.
 
 use std::future::poll_fn;
@@ -56,12 +57,12 @@ fn request(id: u64, value: i32, start: bool, end: bool) -> InferRequest {
     }
 }
 
-/// A whole sequence, sent ahead; every sum is checked.
+/// A whole sequence, whose steps are all sent at once. Every sum is checked.
 fn whole(repository: &Repository, id: u64) {
     check(id, send(repository, id));
 }
 
-/// The same from a socket's thread, which does steps of the model itself.
+/// The same from a connection's thread, which runs steps of the model itself.
 fn whole_inline(repository: &Repository, id: u64) {
     let mut connection = ConnectionExecutor::default();
     connection.turn();
@@ -99,7 +100,7 @@ fn check(id: u64, sent: Vec<Pending>) {
     }
 }
 
-/// Sequences of one connection, whose tasks send their steps and await the answers within it. The connection rests while nothing is to be done.
+/// Sequences of one connection, whose tasks send their steps and await the answers within it. The connection sleeps while there is no work.
 fn whole_connection(repository: &Repository, ids: &[u64]) {
     let mut connection = ConnectionExecutor::default();
     let (handle, left) = (connection.handle(), Arc::new(AtomicUsize::new(ids.len())));
@@ -133,7 +134,7 @@ fn whole_connection(repository: &Repository, ids: &[u64]) {
     }));
 }
 
-/// A sequence whose client goes away in the middle, and comes back in turns with a new one of the same id.
+/// A sequence whose client disconnects in the middle, and alternates with a new sequence of the same id.
 fn broken(repository: &Repository, id: u64) {
     let first = repository.submit(request(id, 5, true, false)).unwrap();
     let second = repository.submit(request(id, 6, false, false)).unwrap();
@@ -146,7 +147,7 @@ fn broken(repository: &Repository, id: u64) {
     whole_inline(repository, id);
 }
 
-/// The model's folder; it is written once and loaded for every schedule. With `GPU` before them, instances run on a stand-in for one.
+/// The model's folder. It is written once and loaded for every schedule. With the prefix `GPU`, instances run on a stand-in for a GPU.
 fn folder(strategy: &str, instances: &str) -> TempDir {
     let (place, instances) = match instances.strip_prefix("GPU ") {
         Some(instances) => ("KIND_GPU", instances),
@@ -183,7 +184,7 @@ fn house(folder: &Path, operator: Option<fn(&Repository)>) {
     if let Some(operator) = operator {
         operator.join().unwrap();
     }
-    // What was cancelled while it ran ends with its run.
+    // A request that was cancelled while it ran ends with its run.
     while repository.live() > 0 {
         shuttle::thread::yield_now();
     }
@@ -191,7 +192,7 @@ fn house(folder: &Path, operator: Option<fn(&Repository)>) {
     assert_eq!(repository.state_bytes().0, 0);
 }
 
-/// Stand-ins for plug-ins: a component is one letter, for what its guests do.
+/// Stand-ins for plug-ins. A component is one letter, for the behaviour of its guests.
 fn equip(repository: &Repository) {
     let make = |_: &str, bytes: &[u8]| {
         let (admit, does) = match bytes.first() {
@@ -208,7 +209,7 @@ fn equip(repository: &Repository) {
     repository.run_plugins(PluginRules::default(), Box::new(make)).unwrap();
 }
 
-/// What an operator does while requests run. The maintenance thread's work is done here too, so no other thread holds these locks.
+/// The actions of an operator while requests run. The maintenance work is done here, too, so that no other thread holds these locks.
 fn operate(repository: &Repository) {
     let by = By("local");
     let keep = || {
@@ -223,7 +224,7 @@ fn operate(repository: &Repository) {
     };
     attach("p");
     keep();
-    // Where it was asked something already, one that falls fails its trial.
+    // If the plug-in was asked something already, a component that traps fails its trial.
     let _ = repository.replace("p", "t".into(), by);
     keep();
     attach("q");
@@ -243,7 +244,7 @@ fn tried(strategy: &str, instances: &str, scheduler: impl Scheduler + 'static) {
 fn tried_with(strategy: &str, instances: &str, operator: Option<fn(&Repository)>, scheduler: impl Scheduler + 'static) {
     let folder = folder(strategy, instances);
     let mut config = Config::new();
-    // The driver's stack is a server's, not a toy's.
+    // The driver needs the stack size of a server's thread.
     config.stack_size = 1 << 20;
     let schedules = Runner::new(scheduler, config).run(move || house(folder.path(), operator));
     println!("{schedules} schedules");
@@ -259,7 +260,7 @@ fn every_interleaving_tried_answers_everything_right_in_direct() {
     tried("direct { }", "1", PctScheduler::new(3, 3000));
 }
 
-/// Two connections and a batch of their answers: every task is woken, and every step is run once, by the connection or by the instance.
+/// Two connections, and a batch with answers for both. Every task is woken, and every step runs once, by the connection or by the instance.
 #[test]
 fn every_interleaving_tried_wakes_the_tasks_of_connections() {
     let strategy = "oldest { max_candidate_sequences: 2 }";
@@ -267,7 +268,7 @@ fn every_interleaving_tried_wakes_the_tasks_of_connections() {
     tried_connections(strategy, PctScheduler::new(3, 1000));
 }
 
-/// The schedules above would see a lost wake-up: with each of these faults, one of them hangs.
+/// The schedules above would detect a lost wake-up: with each of these faults, one of them hangs.
 #[test]
 fn planted_faults_of_the_executor_are_found() {
     for fault in [PlantedFault::RestsWithoutLooking, PlantedFault::ForgetsStep, PlantedFault::LeavesHostAsleep] {

@@ -1,4 +1,4 @@
-//! A model's files and a store on disk, over which servers come and go: what the tests of restarts share.
+//! A model's files and a store on disk, which several servers use in turn. The tests of restarts share this.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,16 +39,16 @@ pub(super) struct Machine {
     disk: Arc<SlowDisk>,
 }
 
-/// Holds commits up or fails them, and counts them.
+/// Holds up commits or fails them, and counts them.
 #[derive(Debug, Default)]
 struct SlowDisk {
     is_held: Mutex<bool>,
     fails: AtomicBool,
     changed: Condvar,
-    /// Commits that have begun, and those that were not held up any more.
+    /// Commits that have begun, and commits that are no longer held up.
     begun: AtomicU64,
     commits: AtomicU64,
-    /// States that were to be written.
+    /// Number of states in commits that were passed on to the disk.
     states: AtomicU64,
 }
 
@@ -146,37 +146,37 @@ impl Machine {
         machine
     }
 
-    /// With so many bytes of states on disk at most.
+    /// Limits the bytes of states on disk.
     pub(super) fn with_limit(self, limit: u64) -> Machine {
         Machine { limit, ..self }
     }
 
-    /// With so much memory for states.
+    /// Limits the memory for states.
     pub(super) fn with_memory(self, memory: u64) -> Machine {
         Machine { memory, ..self }
     }
 
-    /// Holds up what the store has to write, or lets it go on.
+    /// Holds up the writes of the store, or lets them continue.
     pub(super) fn hold_disk(&self, held: bool) {
         self.disk.hold(held);
     }
 
-    /// Fails what the store has to write, or lets it be written.
+    /// Fails the writes of the store, or lets them succeed.
     pub(super) fn fail_disk(&self, fails: bool) {
         self.disk.fails.store(fails, Ordering::Release);
     }
 
-    /// Commits that were not held up any more.
+    /// Number of commits that are no longer held up.
     pub(super) fn commits(&self) -> u64 {
         self.disk.commits.load(Ordering::Relaxed)
     }
 
-    /// States that were to be written.
+    /// Number of states in commits that were passed on to the disk.
     pub(super) fn states_written(&self) -> u64 {
         self.disk.states.load(Ordering::Relaxed)
     }
 
-    /// Waits until the store is held up.
+    /// Waits until a commit of the store is held up.
     pub(super) fn wait_for_held_commit(&self) {
         while self.disk.begun.load(Ordering::Acquire) == self.disk.commits.load(Ordering::Acquire) {
             std::thread::yield_now();
@@ -216,7 +216,7 @@ impl Machine {
         Server { repository, stopped: false }
     }
 
-    /// What a machine has on its disk if the server dies now.
+    /// The files that a machine has on its disk if the server dies now.
     pub(super) fn crashed(&self) -> PathBuf {
         let copy = self.folder.path().join("crashed");
         let _ = fs_err::remove_dir_all(&copy);

@@ -1,4 +1,4 @@
-//! A model with a processor: stages, runs and scratch, and what failures leave.
+//! A model with a processor: stages, runs and scratch, and the state after failures.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::scheduling::report::{Attach, BindingState, By, PluginControl};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::plugin_error::PluginError;
 
-/// It traps on 1000, replies to 1001, refuses 1002, never comes back from 1003, and runs `n / 100 + 1` times otherwise.
+/// It traps on 1000, replies to 1001, refuses 1002, never returns from 1003, and runs `n / 100 + 1` times otherwise.
 const PRE: &str = "
     (local $v i32)
     (if (i32.eqz (local.get 12)) (then (return (call $reply (i32.const 0) (i32.const 0)))))
@@ -146,7 +146,7 @@ fn an_end_without_inputs_is_shown_to_the_processor() {
     );
 }
 
-/// Why a sequence is no more, as its next step reads it.
+/// Why a sequence has ended, as its next step reports it.
 fn ended_because(fixture: &Fixture, id: u64) -> EndReason {
     ended_by(fixture, id).0
 }
@@ -207,7 +207,7 @@ fn a_given_state_is_gone_once_a_processor_ends_its_sequence() {
     served.import(Id::from(7), &file).unwrap();
     assert!(failed(there.send(7, 1002, |_| {})).ended);
     assert_eq!(ended_by(&there, 7), (EndReason::Rejected, Some("processor guest".to_owned())));
-    // A failure leaves the state where it was.
+    // A failure does not change the state.
     served.import(Id::from(7), &file).unwrap();
     assert!(!failed(there.send(7, 1000, |_| {})).ended);
     assert_eq!(there.sum(7, 1, |_| {}), 20_006);
@@ -379,13 +379,13 @@ fn a_replacement_writes_the_hash_that_the_models_file_names() {
     let post = POST.replace("10000", "20000");
     fixture.repository.replace("guest", ProcessorWat { post: &post, ..guest() }.component(), LOCAL).unwrap();
     assert_eq!((fixture.sum(7, 1, |_| {}), file_says()), (40_006, with(&hash())));
-    // Another scratch needs a new load, which holds the component against the hash of the file.
+    // A scratch of another size needs a new load, which checks the component against the hash in the file.
     let wider = ProcessorWat { post: &post, manifest: "scratch = \"16B\"\n", ..guest() };
     fixture.repository.replace("guest", wider.component(), LOCAL).unwrap();
     assert_eq!((fixture.sum(8, 5, |s| s.start = true), file_says()), (20_005, with(&hash())));
     fixture.repository.rollback("guest", LOCAL).unwrap();
     assert_eq!((fixture.sum(9, 5, |s| s.start = true), file_says()), (20_005, with(&hash())));
-    // Where the model does not load, the file names the version that serves.
+    // If the model does not load, the file has the hash of the version that serves.
     let (is, graph) = (hash(), fixture.model().join("1/model.onnx"));
     fs_err::rename(&graph, graph.with_extension("away")).unwrap();
     let wider = ProcessorWat { manifest: "scratch = \"24B\"\n", ..guest() };
@@ -401,7 +401,7 @@ fn a_cancelled_request_that_waits_for_its_processor_costs_no_call() {
     let calls = || PluginControl::show(&fixture.repository, "guest").unwrap().attached[0].calls;
     let before = calls();
     let submit = |id, value| fixture.repository.submit(request(id, value, |s| s.start = true)).unwrap();
-    // Calls that take their whole limit, with others behind them: one for each thread at the same time.
+    // Calls that take their whole limit: one for each thread at a time, with others queued behind them.
     let busy: Vec<_> = (10..40).map(|id| submit(id, 1003)).collect();
     let busy_calls = busy.len() as u64;
     let cancelled: Vec<_> = (100..200).map(|id| submit(id, 1)).collect();
@@ -410,7 +410,7 @@ fn a_cancelled_request_that_waits_for_its_processor_costs_no_call() {
     assert_eq!(fixture.sum(1, 1, |_| {}), 20_006);
     let all = busy_calls + 1;
     assert!(calls() - before <= all, "{} calls, {all} of them of requests that were not cancelled", calls() - before);
-    // A call that its client has left still runs to its limit.
+    // A call whose client has left still runs to its limit.
     while fixture.repository.live() != 1 {
         std::thread::yield_now();
     }

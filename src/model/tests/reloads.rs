@@ -14,7 +14,7 @@ use crate::telemetry::Metrics;
 
 const SEQUENCES: u64 = 200;
 
-/// Version 1 adds up; so does version 2, whose answers are 1000 more.
+/// Versions 1 and 2 add up. The answers of version 2 are 1000 more.
 fn served(toml: &str, clock: Option<&Clock>) -> Fixture {
     let mut fixture = Fixture::empty(u64::MAX);
     if let Some(clock) = clock {
@@ -58,7 +58,7 @@ fn until_none_lives_on_version_1(fixture: &Fixture, between: impl Fn()) {
     }
 }
 
-/// How the sequence of this id ended.
+/// The reason why the sequence of this id ended.
 fn end_of(fixture: &Fixture, id: u64) -> EndReason {
     match fixture.send(id, 1, |_| {}).unwrap_err() {
         Failure::Refused(refused) => match refused.refusal {
@@ -101,7 +101,7 @@ fn live_sequences_move_to_the_new_version_with_their_states() {
     assert_eq!(fixture.repository.state_bytes().0, 0);
 }
 
-/// Clients go on meanwhile. Each sees version 2 from some step on, and never loses a step.
+/// Clients continue meanwhile. Each sees version 2 from some step on, and never loses a step.
 #[test]
 fn no_step_fails_while_sequences_move() {
     let fixture = served("[sequence]\nidle = \"never\"\n[reload]\ndrain = \"0s\"\nthen = \"carry\"\n", None);

@@ -1,4 +1,4 @@
-//! Sequences over a restart: the server is stopped, or dies, and another one goes on with its store.
+//! Sequences across a restart: the server is stopped or dies, and another one continues with its store.
 
 use std::path::Path;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn a_sequence_continues_after_a_crash_only_from_its_last_answer() {
         let after = machine.serve_from(&machine.crashed());
         match sum {
             Some(sum) => assert_eq!(after.sum(7, 1, |_| {}), sum),
-            // What was written when the first server stopped is older than what the client was answered.
+            // The state that was written at the stop of the first server is older than the last answer.
             None => assert_eq!(after.refusal(7, |_| {}), Refusal::Unknown(None)),
         }
     }
@@ -63,7 +63,7 @@ fn an_ended_sequence_is_not_resumed_after_a_crash() {
     server.sum(2, 1, start);
     server.sum(1, 1, |s| s.end = true);
     assert!(server.repository.drop_sequence("sum", &Id::from(2)).unwrap());
-    // The store has done what came before this.
+    // After this call the store has finished its earlier work.
     server.sum(3, 1, start);
     assert_eq!(machine.serve_from(&machine.crashed()).resumable(), [(Id::from(3), 1)]);
 }
@@ -146,7 +146,7 @@ fn idle_time_goes_on_over_restarts_where_no_step_comes() {
     }
 }
 
-/// How much idle time of ten minutes each sequence has left.
+/// The idle time that each sequence has left, of ten minutes.
 fn seconds_left(server: &Server) -> Vec<(Id, u64)> {
     let kept = server.repository.resumable("sum").unwrap().into_iter();
     kept.map(|kept| (kept.id, kept.left.unwrap().as_secs_f64().round() as u64)).collect()
@@ -166,7 +166,7 @@ fn after_a_crash_idle_time_goes_on_of_what_waited_and_begins_anew_of_what_lived(
     }
     machine.clock.advance(Duration::from_secs(59));
     second.repository.tick();
-    // The store has done what came before this.
+    // After this call the store has finished its earlier work.
     second.repository.find("sum", "").unwrap().export(&Id::from(7)).unwrap();
     let crashed = machine.serve_from(&machine.crashed());
     assert_eq!(seconds_left(&crashed), [(Id::from(7), 360), (Id::from(8), 600)]);
@@ -199,7 +199,7 @@ fn a_counting_client_continues_from_the_durable_step_with_durability_every() {
     assert_eq!(said.parameters, [("sequor_durable_step".to_owned(), Parameter::Int(0))]);
     first.sum(8, 5, start);
     (2..=4).for_each(|n| assert_eq!(first.sum(7, 1, |s| s.step = Some(n)), n as i32));
-    // The store has done what came before this.
+    // After this call the store has finished its earlier work.
     durable(&first, 8, 3);
     let after = machine.serve_from(&machine.crashed());
     let (ids, _): (Vec<Id>, Vec<u64>) = after.resumable().into_iter().unzip();
@@ -213,12 +213,12 @@ fn a_counting_client_continues_from_the_durable_step_with_durability_every() {
     assert_eq!(again.outputs[0].tensor.data[..], 3_i32.to_le_bytes(), "the answer of the first time");
     assert_eq!(after.sum(7, 1, |s| s.step = Some(4)), 4);
     after.stop();
-    // A planned restart loses nothing, whether the client counts or not.
+    // A planned restart loses nothing, whether the client numbers its steps or not.
     first.stop();
     let second = machine.serve();
     assert_eq!(second.sum(7, 1, |s| s.step = Some(5)), 5);
     assert_eq!(second.sum(8, 1, |_| {}), 6);
-    // What it goes on from is older than what it has answered now.
+    // The state on disk is older than the last answer.
     let after = machine.serve_from(&machine.crashed());
     assert!(matches!(after.send(8, 1, |_| {}).unwrap_err(), Failure::NotResumed { .. }));
     assert_eq!(after.refusal(7, |s| s.step = Some(6)), Refusal::StepGap { want: 5 });
@@ -260,7 +260,7 @@ fn a_failed_start_discards_the_state_of_the_old_incarnation() {
     }
 }
 
-/// A model that cannot be loaded at first.
+/// A model whose first load fails.
 fn load_in_vain(folder: &Path, repository: &Repository) {
     let file = folder.join("sum/1/model.onnx");
     let right = fs_err::read(&file).unwrap();
@@ -295,7 +295,7 @@ fn a_load_that_fails_keeps_the_reasons_of_ended_sequences() {
     }
 }
 
-/// A server that loads and unloads models when it is asked to.
+/// A server that loads and unloads models on request.
 fn govern(folder: &Path, repository: &Repository) {
     repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories: vec![folder.to_owned()] });
 }
@@ -330,7 +330,7 @@ fn a_drop_while_the_model_is_unloaded_is_remembered() {
     }
 }
 
-/// The version before stays for stored sequences, but not once the model goes out of service.
+/// The previous version stays for stored sequences, but not once the model goes out of service.
 #[test]
 fn a_replaced_version_that_stored_sequences_need_goes_with_its_model() {
     let mut machine = Machine::new("drain", OLDEST);
@@ -358,7 +358,7 @@ fn the_reason_of_an_ended_sequence_survives_a_restart_and_a_crash() {
         first.sum(1, 1, |s| s.end = true);
         first.sum(2, 1, start);
         assert!(first.repository.drop_sequence("sum", &Id::from(2)).unwrap());
-        // The store has done what came before this.
+        // After this call the store has finished its earlier work.
         first.sum(3, 1, start);
         let stone = |server: &Server, id: u64| match server.refusal(id, |_| {}) {
             Refusal::Unknown(stone) => stone.map(|stone| (stone.why, stone.step)),
@@ -464,7 +464,7 @@ fn a_repeated_step_that_was_not_counted_changes_nothing() {
     assert_eq!(second.sum(7, 2, |s| s.step = Some(2)), 42);
 }
 
-/// A START with a state of its client is durable like any other, and so is one that began with a copy.
+/// A START with a state of its client is durable like any other, and so is a START that copied a sequence.
 #[test]
 fn a_sequence_that_began_with_a_given_state_goes_on_after_a_crash() {
     let machine = Machine::new("step", OLDEST);
@@ -484,7 +484,7 @@ fn a_sequence_that_began_with_a_given_state_goes_on_after_a_crash() {
     assert_eq!(answer(request(8, 1, |s| (s.start, s.from) = (true, Some(Id::from(7))))), 106);
     let after = machine.serve_from(&machine.crashed());
     assert_eq!((after.sum(7, 1, |_| {}), after.sum(8, 1, |_| {})), (106, 107));
-    // A sequence that waits in the store is no source.
+    // A stored sequence cannot be copied.
     first.stop();
     let again = machine.serve();
     let refused = again.repository.submit(request(9, 1, |s| (s.start, s.from) = (true, Some(Id::from(7))))).err();

@@ -1,4 +1,4 @@
-//! Sequences of models with plug-ins over a restart: the scratch of processors stays with the state, and a first state is made once.
+//! Sequences of models with plug-ins across a restart: the scratch of processors stays with the state, and a first state is made once.
 
 use std::path::Path;
 
@@ -195,7 +195,7 @@ fn a_stored_sequence_that_a_processor_ends_is_remembered_with_its_name() {
     }
 }
 
-/// It declares an output of one row, so the outputs of two runs do not fit. Only the sequence of that request ends.
+/// The processor declares an output of one row, so the outputs of two runs do not fit. Only the sequence of that request ends.
 #[test]
 fn a_sequence_that_ends_with_its_run_takes_no_other_of_its_batch_with_it() {
     let one_row = "

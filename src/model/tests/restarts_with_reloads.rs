@@ -1,4 +1,4 @@
-//! Sequences that a new version of their model takes over, and restarts and crashes between the two.
+//! Sequences that a new version of their model takes over, with restarts and crashes in between.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn set_reload(machine: &Machine, when: &str, then: &str) {
     fs_err::write(machine.model().join("sequor.toml"), toml).unwrap();
 }
 
-/// Puts a version in place whose answers are larger than the sum: by 1000 for each version after the first.
+/// Adds a version whose answers are larger than the sum: by 1000 for each version after the first.
 pub(super) fn put_version(machine: &Machine, server: &Server, version: u32) {
     let folder = machine.model().join(version.to_string());
     fs_err::create_dir(&folder).unwrap();
@@ -150,7 +150,7 @@ fn stored_sequences_continue_on_each_further_version() {
         put_version(&machine, &second, 3);
         assert_eq!(waiting(&second), [1, 2].map(|id| (Id::from(id), 3, 1)), "{when}");
         assert_eq!(second.sum(1, 1, |_| {}), 2011, "{when}");
-        // Version 2 comes back: sequences go on there, also what waits.
+        // Version 2 comes back. Sequences continue there, also those that wait.
         fs_err::remove_dir_all(machine.model().join("3")).unwrap();
         load(&second.repository, &machine.model());
         assert_eq!(second.sum(2, 1, |_| {}), 1011, "{when}");
@@ -177,7 +177,7 @@ fn a_version_without_carry_uses_no_state_of_another_version() {
     }
 }
 
-/// The time of a version that was replaced is over.
+/// Lets the drain time of a replaced version pass.
 fn drained(machine: &Machine, server: &Server) {
     machine.clock.advance(Duration::from_secs(1));
     server.repository.tick();
@@ -256,7 +256,7 @@ fn a_reload_during_another_moves_the_sequences_of_both_old_versions() {
         machine.clock.advance(Duration::from_millis(500));
         assert_eq!(server.sum(2, 10, start), 1010);
         put_version(&machine, &server, 3);
-        // Each time of the two comes by itself, and no other deadline is there to wake the timer.
+        // Each of the two drain times ends by itself. No other deadline wakes the timer.
         machine.clock.advance(Duration::from_millis(600));
         server.repository.tick();
         move_all(&machine, &server);
@@ -293,7 +293,7 @@ fn a_served_version_with_a_changed_file_takes_over_its_own_sequences() {
         let server = machine.serve();
         assert_eq!(server.sum(1, 10, start), 10);
         put_version(&machine, &server, 2);
-        // Version 1 is served on, and its file changes.
+        // Version 1 still serves, and its file changes.
         fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32 plus=500").unwrap();
         load(&server.repository, &machine.model());
         assert_eq!(server.sum(2, 10, start), 1010);
@@ -329,7 +329,7 @@ fn a_sequence_whose_start_failed_moves_too() {
             fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32 poison=13").unwrap();
             let server = machine.serve();
             assert_eq!(server.sum(1, 40, start), 40);
-            // The first lived before, the second did not.
+            // The first sequence existed before, the second did not.
             for id in [1, 2] {
                 assert!(matches!(server.send(id, 13, start).unwrap_err(), Failure::Run(_)), "{when}");
             }
@@ -372,7 +372,7 @@ fn a_reload_without_durability_discards_stored_states() {
     assert!([1, 2].iter().all(|id| matches!(second.refusal(*id, |_| {}), Refusal::Unknown(_))));
 }
 
-/// Memory is full of sequences that live on the version before, and their time there is not over.
+/// Memory is full of sequences that live on the previous version, whose drain time is not over.
 #[test]
 fn idle_sequences_of_a_replaced_version_are_spilled_too() {
     for when in ["drain", "step"] {
@@ -385,7 +385,7 @@ fn idle_sequences_of_a_replaced_version_are_spilled_too() {
     }
 }
 
-/// Their version was to move to one that no longer serves: no step of theirs would be answered from the store.
+/// The version to which these sequences had to move no longer serves, so no step of theirs could be answered from the store.
 #[test]
 fn sequences_without_a_version_to_move_to_are_not_spilled() {
     for when in ["drain", "step"] {

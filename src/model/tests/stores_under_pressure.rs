@@ -21,7 +21,7 @@ fn idle_sequences_go_to_the_store_where_a_start_needs_their_memory() {
             machine.clock.advance(Duration::from_millis(1));
             assert_eq!(server.sum(id, 10 * id as i32, start), 10 * id as i32, "{when}");
         }
-        // Those that have been idle longest have left.
+        // The sequences that were idle longest have left.
         let ids: Vec<Id> = server.resumable().into_iter().map(|(id, _)| id).collect();
         assert_eq!((ids.len(), ids.contains(&Id::from(20))), (17, false), "{ids:?}");
         for round in 1..=5 {
@@ -45,7 +45,7 @@ fn spilled_sequences_survive_a_restart_and_a_crash() {
     let machine = Machine::new("drain", OLDEST).with_memory(12);
     let server = machine.serve();
     (1..=5).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
-    // A step that comes back has passed the store, which has done what came before it.
+    // A step of a sequence that returns passes the store, which has finished its earlier work by then.
     assert_eq!(server.sum(1, 1, |_| {}), 11);
     assert_eq!(server.sum(2, 1, |_| {}), 11);
     let crashed = machine.serve_from(&machine.crashed());
@@ -63,7 +63,7 @@ fn spilled_sequences_survive_a_restart_and_a_crash() {
 
 #[test]
 fn with_a_full_disk_no_sequence_is_lost_and_a_start_beyond_memory_is_refused() {
-    // One file fits, of a hundred bytes and some.
+    // One file of a little more than a hundred bytes fits.
     let machine = Machine::new("drain", OLDEST).with_memory(12).with_limit(300);
     let server = machine.serve();
     let mut started = 0;
@@ -77,7 +77,7 @@ fn with_a_full_disk_no_sequence_is_lost_and_a_start_beyond_memory_is_refused() {
     };
     assert!(matches!(refused, Failure::StateMemory { limit: 12, .. }), "{refused:?}");
     assert!(started > 3, "{started}");
-    // Each can go on once another one has ended: the file of one is still in memory.
+    // Each can continue once another one has ended: the file of one is still in memory.
     let live: Vec<Id> = server.repository.live_sequences("sum").unwrap().into_iter().map(|live| live.id).collect();
     let Id::Int(last) = live[0] else { panic!("{live:?}") };
     assert_eq!(server.sum(last, 1, |s| s.end = true), 11);
@@ -86,7 +86,7 @@ fn with_a_full_disk_no_sequence_is_lost_and_a_start_beyond_memory_is_refused() {
     }
 }
 
-/// Sequence 7 has left memory at its third step, and the store could not take that. It has the second one.
+/// Sequence 7 has left memory at its third step, which the store could not write. The store has the second one.
 fn left_on_a_full_disk() -> (Machine, Server) {
     let machine = Machine::new("every\"\nevery = 2 # \"", OLDEST).with_memory(12);
     let server = machine.serve();
@@ -113,7 +113,7 @@ fn a_start_on_a_full_disk_is_answered_and_the_life_before_goes_once_there_is_roo
     assert_eq!(machine.serve_from(&machine.crashed()).resumable(), [(Id::from(7), 2)], "as after an END");
     machine.fail_disk(false);
     assert_eq!(server.sum(7, 1, |_| {}), 101);
-    // The second step of the new life is written behind its answer.
+    // The second step after the START is written after its answer.
     loop {
         let crashed = machine.serve_from(&machine.crashed());
         match crashed.send(7, 1, |s| s.step = Some(3)) {
@@ -211,7 +211,7 @@ fn a_spilled_sequence_is_not_written_again_with_durability_step() {
     let server = machine.serve();
     (1..=8).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
     (1..=8).for_each(|id| assert_eq!(server.sum(id, 1, |s| s.step = Some(2)), 11));
-    // The store has done what came before this.
+    // After this call the store has finished its earlier work.
     server.sum(1, 1, |s| s.step = Some(3));
     assert_eq!(machine.states_written(), 8 + 8 + 1);
     let crashed = machine.serve_from(&machine.crashed());
@@ -230,7 +230,7 @@ fn no_further_sequence_leaves_memory_while_the_disk_has_too_much_to_write() {
     }
     assert_eq!(server.resumable().len(), 1);
     let mut fifth = server.repository.submit(request(5, 10, |s| s.start = true)).unwrap();
-    // Each instance has done what it was asked for before these.
+    // Each instance has finished its earlier requests by then.
     let live: Vec<Id> = server.repository.live_sequences("sum").unwrap().into_iter().map(|live| live.id).collect();
     let here = live.into_iter().filter_map(|id| if let Id::Int(id) = id { Some(id) } else { None });
     here.filter(|id| *id != 5).for_each(|id| assert_eq!(server.sum(id, 1, |_| {}), 11));

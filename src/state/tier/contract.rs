@@ -1,4 +1,4 @@
-//! What every tier does.
+//! The interface of every tier.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use super::error::TierError;
 use super::record::{EndedState, StateHead, TierKey};
 use super::succession::Successions;
 
-/// A change of what is kept.
+/// A change of the stored data.
 #[derive(Debug, Clone)]
 pub enum TierChange {
-    /// Keep this file in place of what is kept under the key. If that is of a sequence that began later, nothing changes.
+    /// Keep this file in place of the stored one. If the stored one is of a sequence that began later, nothing changes.
     Put { key: TierKey, head: Arc<StateHead>, file: Bytes },
-    /// Forget what is kept under the key, unless that is of a sequence that began later.
+    /// Remove the stored state, unless it is of a sequence that began later.
     Remove { key: TierKey, incarnation: u64 },
-    /// Remember how a sequence has ended. The tier remembers the last ones only.
+    /// Remember how a sequence has ended. The tier remembers only the last ends.
     Remember { key: TierKey, ended: EndedState },
-    /// Numbers up to this epoch are in use: the next server begins after it.
+    /// Epochs up to this one are in use. The next server begins after it.
     UseEpochs { until: u64 },
-    /// The versions of a model that go on from states of others, in place of what was known of them.
+    /// Replace the successions of a model: which versions continue from states of others.
     Succeed { model: String, successions: Successions },
-    /// Servers have been running with this tier for so long. With `closes` this one stops: all that it has done is written.
+    /// Servers have been running with this tier for this long. `closes`: this server stops, and all its changes are written.
     NoteRunning { until: Duration, closes: bool },
 }
 
-/// How long servers have been running with a tier, without the times between them.
+/// Total running time of servers with a tier, without the times between them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunningTime {
-    /// Until the tier was opened. After a crash that is the last time that was noted.
+    /// Until the tier was opened. After a crash, until the last time that is known.
     pub at_open: Duration,
-    /// Until the server before this one began.
+    /// Until the start of the server before this one.
     pub last_began: Duration,
     /// Whether that server was stopped, and did not crash.
     pub last_closed: bool,
 }
 
 impl RunningTime {
-    /// How long a sequence had been idle when the tier was opened, since its state was written. Time that may not have been idle does not count: steps
-    /// after the state may have been answered, or one was running when the server crashed.
+    /// The idle time of a sequence from the write of its state until the tier was opened. Time in which it may not have been idle does not
+    /// count: later steps may have been answered, or one was running when the server crashed.
     pub fn idle_since(&self, head: &StateHead) -> Duration {
         let waited = head.running < self.last_began;
         let since = match (waited, head.behind) {
@@ -54,10 +54,10 @@ impl RunningTime {
     }
 }
 
-/// A stored state with what is known of it, if there is one.
+/// A stored state with the facts about it, if there is one.
 pub type FoundState = Result<Option<(Arc<StateHead>, Vec<u8>)>, TierError>;
 
-/// How much a tier keeps.
+/// The usage of a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TierUsage {
     pub states: usize,
@@ -66,20 +66,20 @@ pub struct TierUsage {
     pub limit: u64,
 }
 
-/// Keeps states by model and sequence id. What it has confirmed survives the end of the process, and of the machine's power.
+/// Keeps states by model and sequence id. Confirmed changes survive the end of the process and a power failure.
 pub trait Tier: Send + Sync + fmt::Debug {
-    /// The stored state of a sequence, and what is known of it. The bytes are those that were put, or it is an error.
+    /// The stored state of a sequence, with the facts about it. An error if the bytes are not those that were stored.
     fn get(&self, key: &TierKey) -> FoundState;
 
-    /// Makes these changes, in order. When it returns, all are durable but those that exceed the limit. Returns the places of these.
+    /// Makes these changes, in order. When it returns, they are durable, except those that exceed the limit. Returns the places of those.
     fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError>;
 
-    /// Forgets what is kept of a sequence.
+    /// Removes the stored state of a sequence, unless it is of a sequence that began later.
     fn remove(&self, key: &TierKey, incarnation: u64) -> Result<(), TierError> {
         self.put_batch(&[TierChange::Remove { key: key.clone(), incarnation }]).map(drop)
     }
 
-    /// Takes the stored state of a sequence out of the tier. After that nothing else goes on from it.
+    /// Takes the stored state of a sequence out of the tier, so that nothing else continues from it.
     fn claim(&self, key: &TierKey) -> FoundState {
         let found = self.get(key)?;
         if let Some((head, _)) = &found {
@@ -97,18 +97,18 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// The sequences of a model that had ended when the tier was opened, the last end of each id, in the order of their ends. Each is listed once.
     fn take_ended(&self, model: &str) -> Vec<(Id, EndedState)>;
 
-    /// The versions of a model that go on from states of others. Does not wait for the disk.
+    /// The successions of a model: which versions continue from states of others. Does not wait for the disk.
     fn successions(&self, model: &str) -> Successions;
 
-    /// How long servers have been running with this tier.
+    /// Total running time of servers with this tier.
     fn running_time(&self) -> RunningTime;
 
-    /// How much is kept now. Does not wait for the disk.
+    /// The present usage. Does not wait for the disk.
     fn usage(&self) -> TierUsage;
 
-    /// A number that is larger than those of earlier servers and the epochs that they used, and at least `least`.
+    /// An epoch that is larger than all earlier ones in use, and at least `least`.
     fn next_epoch(&self, least: u64) -> Result<u64, TierError>;
 
-    /// Releases what it holds. It is not used after that.
+    /// Releases its resources. The tier is not used after that.
     fn close(&self);
 }

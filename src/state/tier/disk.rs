@@ -1,7 +1,7 @@
-//! States on disk, in an embedded store: a copy-on-write B-tree in one file, so that a commit is whole or not there.
+//! Keeps states on disk, in an embedded store: a copy-on-write B-tree in one file, so that a commit is complete or absent.
 //!
-//! Heads are in memory as well, so an id that is not kept costs no read. A failed write or a panic of the store closes the file; the next use opens
-//! it again, as after a crash.
+//! Heads are in memory as well, so the lookup of an id that is not stored costs no read. A failed write or a panic of the store closes the
+//! file. The next use opens it again, as after a crash.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,16 +25,16 @@ const HEADS: TableDefinition<'_, Slice, Slice> = TableDefinition::new("heads");
 const STATES: TableDefinition<'_, Slice, Slice> = TableDefinition::new("pieces");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 const EPOCH: &str = "epoch";
-/// Microseconds for which servers have been running; those of them before the last server; and whether that one was stopped.
+/// Total running time of servers in microseconds, the part of it before the last server began, and whether that server was stopped.
 const RUNNING: &str = "running";
 const BEGAN: &str = "began";
 const CLOSED: &str = "closed";
-/// The last ends of sequences: a ring of so many places.
+/// The last ends of sequences, as a ring of [`ENDS`] places.
 const ENDED: TableDefinition<'_, u32, Slice> = TableDefinition::new("ended");
 const ENDS: u32 = 16_384;
-/// States as the first layout kept them: not in pieces.
+/// States of the first layout: not in pieces.
 const WHOLE: TableDefinition<'_, Slice, Slice> = TableDefinition::new("states");
-/// By model.
+/// Successions, by model.
 const SUCCESSIONS: TableDefinition<'_, &str, Slice> = TableDefinition::new("successions");
 
 /// Opens the file, at the start and after a failed write.
@@ -43,11 +43,11 @@ pub(super) type OpenDatabase = dyn Fn() -> Result<Database, TierError> + Send + 
 pub struct DiskTier {
     path: String,
     open: Box<OpenDatabase>,
-    /// `None`: to be opened again.
+    /// `None` if the file must be opened again.
     database: Mutex<Option<Arc<Database>>>,
     /// Held for a whole commit and for each read, so that heads and files agree.
     commit: Mutex<()>,
-    /// Not held while the disk works: a caller that reads it may hold a lock of its own.
+    /// Not locked while the disk works, so a caller that reads it may hold a lock of its own.
     kept: Mutex<KeptHeads>,
 }
 
@@ -59,20 +59,20 @@ struct KeptHeads {
     /// Bytes of all files.
     used: u64,
     limit: u64,
-    /// Ends that were there when the store was opened, until their models take them.
+    /// Ends that were stored when the store was opened, until their models take them.
     ended: Vec<(TierKey, EndedState)>,
-    /// The place in the ring of the next end.
+    /// The place in the ring for the next end.
     next_end: u32,
     closed: bool,
 }
 
-/// A piece of a file fills a page of a power of two but for this, which the page takes for its own facts and the key.
+/// Bytes of a page that the page itself and the key need. The rest holds a piece.
 const PAGE_FACTS: u64 = 512;
-/// A piece up to this size is not cut further.
+/// Maximum size of a page whose piece is not cut further.
 const SMALL_PAGE: u64 = 4096;
 
-/// The pieces of a file of so many bytes, numbered. The store keeps a value in a page of a power of two bytes: a file a little larger than one would
-/// take twice its size, and be written so.
+/// The numbered pieces of a file of this many bytes. The store keeps a value in a page whose size is a power of two. Without pieces, a file a
+/// little larger than such a page would take, and write, twice its size.
 fn pieces(bytes: u64) -> impl Iterator<Item = (u16, Range<usize>)> {
     let size = |rest: u64| {
         let wanted = rest.saturating_add(PAGE_FACTS);
@@ -87,11 +87,12 @@ fn pieces(bytes: u64) -> impl Iterator<Item = (u16, Range<usize>)> {
     })
 }
 
-/// The keys of the pieces of a file: the key of the sequence, and the number. The keys of two sequences that are equally long differ, so theirs do.
+/// The keys of the pieces of a file: the key of the sequence, and the number of the piece. Keys of different sequences differ if they are
+/// equally long, so the keys of their pieces differ, too.
 struct PieceKey(Vec<u8>);
 
 impl PieceKey {
-    /// Of a key as it is written.
+    /// The piece keys of a sequence's encoded key.
     fn new(mut at: Vec<u8>) -> PieceKey {
         at.extend_from_slice(&[0; 2]);
         PieceKey(at)
@@ -108,16 +109,16 @@ impl PieceKey {
 /// The new state under a key; `None` removes it.
 type NewState<'a> = Option<(&'a Arc<StateHead>, &'a [u8])>;
 
-/// What the changes of a batch come to: the writes to make, and the heads after it.
+/// The plan for a batch of changes: the writes to make, and the facts that hold after it.
 struct CommitPlan<'a> {
     writes: Vec<(&'a TierKey, NewState<'a>)>,
-    /// The place in the ring of the next end.
+    /// The place in the ring for the next end.
     next_end: u32,
     ends: Vec<(&'a TierKey, &'a EndedState)>,
     /// Epochs up to this one are in use.
     epoch: u64,
     successions: Vec<(&'a str, &'a Successions)>,
-    /// How long servers have been running, and whether this one stops.
+    /// Total running time of servers, and whether this one stops.
     running: Option<(Duration, bool)>,
     used: u64,
     too_large: Vec<usize>,
@@ -174,7 +175,7 @@ impl DiskTier {
         self.with(|database| Ok(database.begin_read()?.open_table(STATES)?.len()?))
     }
 
-    /// Gives free space of the file back to the file system.
+    /// Returns free space of the file to the file system.
     pub(super) fn compact(&self) -> Result<(), TierError> {
         let mut at = self.database.lock();
         let Some(mut database) = at.take().and_then(Arc::into_inner) else { return Ok(()) };
@@ -183,7 +184,7 @@ impl DiskTier {
         compacted.map(drop).map_err(|e| TierError::Io { path: self.path.clone(), what: e.to_string() })
     }
 
-    /// Does this with the store. If that fails, the store is opened again for the next use: after a failed write it takes no further one.
+    /// Runs `work` on the store. If it fails, the next use opens the store again, because a store accepts no write after a failed one.
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, TierError> {
         let damaged = |what: String| TierError::Damaged { path: self.path.clone(), what };
         let database = {
@@ -199,7 +200,7 @@ impl DiskTier {
                 }
             }
         };
-        // The store panics where a page that it trusts is not as it was written.
+        // The store panics if a page that it trusts is not as it was written.
         let done = catch_unwind(AssertUnwindSafe(|| work(&database)));
         drop(database);
         done.unwrap_or_else(|_| Err(redb::Error::Corrupted("its pages contradict each other".to_owned()))).map_err(
@@ -215,7 +216,7 @@ impl DiskTier {
 }
 
 impl KeptHeads {
-    /// What of these changes is to be written: in order, the last one of a key alone.
+    /// Plans the writes for these changes. Of several changes of one key, only the last one is written.
     fn plan<'a>(&self, changes: &'a [TierChange]) -> CommitPlan<'a> {
         let mut after: HashMap<&TierKey, NewState<'_>> = HashMap::new();
         let (mut ends, mut epoch, mut successions, mut running) = (Vec::new(), 0, Vec::new(), None);
@@ -250,7 +251,7 @@ impl KeptHeads {
             }
             let (freed, more) = (now.map_or(0, |head| head.bytes), new.map_or(0, |(head, _)| head.bytes));
             let sum = used.saturating_sub(freed).saturating_add(more);
-            // A state that takes no more than before is written also where the limit was lowered.
+            // A state that takes no more bytes than before is written even if the limit was lowered.
             if more > freed && sum > self.limit {
                 too_large.push(n);
                 continue;
@@ -272,11 +273,11 @@ fn next_epoch(numbers: &mut redb::Table<'_, &str, u64>, least: u64) -> Result<u6
     Ok(epoch)
 }
 
-/// A server begins. `last` is the latest time that is known of the servers before it.
+/// Records the start of a server. `last` is the latest known time of the servers before it.
 fn begin_running(numbers: &mut redb::Table<'_, &str, u64>, last: Duration) -> Result<RunningTime, redb::Error> {
     let number = |name: &'static str| numbers.get(name).map(|n| n.map_or(0, |n| n.value()));
     let (noted, last_began, last_closed) = (number(RUNNING)?, number(BEGAN)?, number(CLOSED)? != 0);
-    // Later than each head of the servers before.
+    // Later than each head of earlier servers.
     let at_open = noted.max(micros(last)).saturating_add(1);
     for (name, value) in [(RUNNING, at_open), (BEGAN, at_open), (CLOSED, 0)] {
         numbers.insert(name, value)?;
@@ -285,7 +286,7 @@ fn begin_running(numbers: &mut redb::Table<'_, &str, u64>, last: Duration) -> Re
     Ok(RunningTime { at_open, last_began, last_closed })
 }
 
-/// Cuts states into pieces that are kept whole.
+/// Cuts the states of the first layout into pieces.
 fn cut_whole_states(write: &redb::WriteTransaction) -> Result<(), redb::Error> {
     if !write.list_tables()?.any(|table| table.name() == WHOLE.name()) {
         return Ok(());
@@ -304,7 +305,7 @@ fn cut_whole_states(write: &redb::WriteTransaction) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// The successions of each model. What cannot be read is left out: states of another version are not resumed then.
+/// The successions of each model. Those that cannot be read are left out: states of other versions are not resumed then.
 fn read_successions(
     table: &impl redb::ReadableTable<&'static str, Slice>,
 ) -> Result<HashMap<String, Successions>, redb::Error> {
@@ -316,11 +317,11 @@ fn read_successions(
     Ok(all)
 }
 
-/// Reads the ring and writes it anew: the last end of each id, in the order of time.
+/// Reads the ring and rewrites it with the last end of each id, in the order of time.
 fn compact_ends(table: &mut redb::Table<'_, u32, Slice>) -> Result<Vec<(TierKey, EndedState)>, redb::Error> {
     let mut last: HashMap<TierKey, EndedState> = HashMap::new();
     for row in table.iter()? {
-        // An end that cannot be read is forgotten: nothing depends on it but a sentence.
+        // An end that cannot be read is forgotten: only the text of a refusal depends on it.
         let Some((key, ended)) = EndedState::decode(row?.1.value()) else { continue };
         if last.get(&key).is_none_or(|known| known.at <= ended.at) {
             last.insert(key, ended);
@@ -344,7 +345,7 @@ impl Tier for DiskTier {
             let table = database.begin_read()?.open_table(STATES)?;
             let mut file = Vec::with_capacity(usize::try_from(head.bytes).unwrap_or(0));
             for (n, _) in pieces(head.bytes) {
-                // A missing piece makes the sum wrong.
+                // A missing piece makes the checksum wrong.
                 table.get(at.for_piece(n))?.iter().for_each(|piece| file.extend_from_slice(piece.value()));
             }
             Ok(file)

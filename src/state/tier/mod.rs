@@ -1,11 +1,11 @@
 //! Where the states of sequences are kept outside memory, so that they outlive their slots and the process.
 //!
-//! A tier knows bytes and heads. It reads no state: the parent module makes and checks the file of a state.
+//! A tier knows bytes and heads. It does not read states: the parent module makes and checks the file of a state.
 //!
-//! - `contract`: what every tier does, as a trait. `record`: what a tier knows of a stored state. `error`: why it does not keep or find one.
-//! - `succession`: which versions of a model go on from states of others.
+//! - `contract`: the trait of every tier. `record`: the facts about a stored state. `error`: why a tier does not keep or find one.
+//! - `succession`: which versions of a model continue from states of others.
 //! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only.
-//! - `writer`: gathers what all models write at one time into one commit. `owed`: what failed commits leave to do.
+//! - `writer`: combines the changes of all models at one time into one commit. `owed`: changes of failed commits that are tried again.
 
 mod contract;
 mod disk;

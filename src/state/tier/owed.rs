@@ -1,15 +1,16 @@
-//! What the store owes: changes that could not be written and that no request comes for again.
+//! Owed changes: changes that could not be written and that no request makes again.
 //!
-//! - A failed change is owed if it is about what is over in memory: the removal of an ended sequence, an end, which version takes over, numbers in use.
-//!   A state is not owed: its sequence has ended, or is written with its next step. What follows the reading of a state is not owed either: its
+//! - A failed change is owed if its subject is over in memory: the removal of an ended sequence, an end, the successions, epochs in use. A
+//!   state is not owed: its sequence has ended, or its next step writes the state. A change that follows a reading is not owed either: its
 //!   request fails, and the sequence is as before.
-//! - Of each thing the last change is owed. A later change of the same thing takes its place, also if that one is durable. So a handover that was
-//!   withdrawn is not written afterwards.
+//! - Only the last change of each subject is owed. A later change of the subject replaces it, even if the later one is durable. So a handover
+//!   that was withdrawn is not written afterwards.
 //! - Owed changes have commits of their own, so nothing else fails with them.
-//! - They are tried after a wait that doubles with each failure. Other commits do not change it.
-//! - A failed attempt is halved, until the change at fault is alone. That one then waits until all others had their turn. After a success twice as many
-//!   follow at once. So neither a bad page nor a disk with little room holds up what can be written.
-//! - When the store closes, they are tried once more. What fails then is lost: the next server finds the states of ended sequences.
+//! - They are tried after a wait that doubles with each failure. Other commits do not change the wait.
+//! - A failed attempt is halved, until the faulty change is alone. That one then waits until all others had their turn. After a success the
+//!   next attempt follows at once, with twice as many changes. So neither a bad page nor a disk with little room holds up changes that can be
+//!   written.
+//! - When the store closes, they are tried once more. Changes that fail then are lost: the next server finds the states of ended sequences.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,21 +19,21 @@ use std::time::{Duration, Instant};
 use super::contract::{Tier, TierChange};
 use super::error::TierError;
 
-/// How long the writer waits before it tries what is owed: at first, and at most.
+/// The waits of the writer before it tries owed changes: the first, and the longest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetryWaits {
     pub(super) first: Duration,
     pub(super) longest: Duration,
 }
 
-/// Maximum changes of one attempt.
+/// Maximum number of changes in one attempt.
 const PORTION: usize = 64;
-/// Attempts that may fail when the writer ends: enough to find a single change at fault.
+/// Maximum number of failed attempts when the writer ends: enough to find a single faulty change.
 const LAST_FAILURES: usize = 24;
-/// Ends that are owed at most. What they tell is one sentence.
+/// Maximum number of owed ends. Only the text of a refusal depends on an end.
 const ENDS: usize = 4096;
 
-/// What a change is about. Sequences are there by their written keys.
+/// The subject of a change. Sequences are named by their encoded keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Epochs,
@@ -45,13 +46,13 @@ enum Subject {
 #[derive(Debug)]
 pub(super) struct OwedChanges {
     changes: BTreeMap<Subject, TierChange>,
-    /// How many of them are ends.
+    /// Number of owed ends.
     ends: usize,
     waits: RetryWaits,
     /// The wait before the next attempt, and when that is due.
     wait: Duration,
     due: Instant,
-    /// Changes of the next attempt at most. It begins behind `after`.
+    /// Maximum number of changes in the next attempt. It begins after `after`.
     portion: usize,
     after: Option<Subject>,
 }
@@ -80,12 +81,12 @@ impl OwedChanges {
         OwedChanges { changes, ends: 0, waits, wait, due, portion: PORTION, after: None }
     }
 
-    /// How long until the next attempt. `None`: nothing is owed.
+    /// The time until the next attempt. `None` if nothing is owed.
     pub(super) fn due_in(&self) -> Option<Duration> {
         (!self.changes.is_empty()).then(|| self.due.saturating_duration_since(Instant::now()))
     }
 
-    /// Notes a change that failed.
+    /// Adds a change that failed.
     pub(super) fn add(&mut self, tier: &dyn Tier, change: TierChange) {
         let is_end = matches!(change, TierChange::Remember { .. });
         if !is_left(tier, &change) || (is_end && self.ends >= ENDS) {
@@ -99,7 +100,7 @@ impl OwedChanges {
         self.ends += usize::from(is_end && before.is_none());
     }
 
-    /// A change is durable: an earlier one of the same thing is owed no more.
+    /// Removes the owed change of the same subject, because a later change is durable.
     pub(super) fn replaced_by(&mut self, change: &TierChange) {
         if !self.changes.is_empty() {
             self.remove(&Subject::of(change));
@@ -111,12 +112,12 @@ impl OwedChanges {
         self.ends -= usize::from(matches!(removed, Some(TierChange::Remember { .. })));
     }
 
-    /// The owed removal of the state of a sequence, by its written key.
+    /// The owed removal of the state of a sequence, by its encoded key.
     pub(super) fn removal(&self, key: Vec<u8>) -> Option<&TierChange> {
         self.changes.get(&Subject::State(key))
     }
 
-    /// Tries some, if it is time.
+    /// Tries a portion of the changes, if it is due.
     pub(super) fn try_due(&mut self, tier: &dyn Tier) {
         if self.due_in() != Some(Duration::ZERO) {
             return;
@@ -139,7 +140,7 @@ impl OwedChanges {
         }
     }
 
-    /// Tries all once more, when the writer ends. What fails is halved here too.
+    /// Tries all once more when the writer ends. A failed attempt is halved here, too.
     pub(super) fn try_last(&mut self, tier: &dyn Tier) {
         let (mut parts, mut failures) = (vec![self.changes.keys().cloned().collect::<Vec<_>>()], 0);
         while let Some(mut part) = parts.pop() {
@@ -155,7 +156,7 @@ impl OwedChanges {
         }
     }
 
-    /// What the next attempt is about: those behind the last one that failed, and then from the first one on.
+    /// The subjects of the next attempt: those after the last one that failed alone, and then from the first one on.
     fn next_portion(&self) -> Vec<Subject> {
         let from = self.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.changes.range((from, Bound::Unbounded)).map(|(subject, _)| subject);
@@ -163,7 +164,7 @@ impl OwedChanges {
         behind.chain(rest).take(self.portion).cloned().collect()
     }
 
-    /// Writes these in one commit. If it is durable, or if they are needless by now, they are owed no more.
+    /// Writes these in one commit. If it is durable, or if they are no longer needed, they are owed no more.
     fn write(&mut self, tier: &dyn Tier, subjects: &[Subject]) -> Result<(), TierError> {
         let changes = subjects.iter().filter_map(|subject| self.changes.get(subject));
         let changes: Vec<TierChange> = changes.filter(|change| is_left(tier, change)).cloned().collect();
@@ -175,7 +176,7 @@ impl OwedChanges {
     }
 }
 
-/// Whether a change is still to be made: a state may be gone, or be of a later sequence.
+/// Whether a change must still be made. A removal is not needed if the state is gone, or is of a later sequence.
 fn is_left(tier: &dyn Tier, change: &TierChange) -> bool {
     match change {
         TierChange::Remove { key, incarnation } => tier.head(key).is_some_and(|head| head.incarnation <= *incarnation),

@@ -1,4 +1,4 @@
-//! What a tier knows of a stored state without reading it, and how keys and heads are written down.
+//! The facts about a stored state, which a tier knows without reading the state, and how keys and heads are encoded.
 
 use std::time::Duration;
 
@@ -17,36 +17,36 @@ pub struct StateHead {
     pub version: u64,
     /// SHA-256 of the files of the model's version.
     pub digest: [u8; 32],
-    /// Which sequence of this id it is: a later one has a larger number.
+    /// The incarnation of the sequence id. A later one has a larger number.
     pub incarnation: u64,
     /// Steps that the state contains.
     pub step: u64,
-    /// How long the sequence may be idle; `None` is for ever.
+    /// Maximum idle time of the sequence; `None` is no limit.
     pub idle: Option<Duration>,
-    /// How much of that was left when it was written.
+    /// The idle time that was left when the state was written.
     pub idle_left: Option<Duration>,
-    /// How long servers of the store had been running by then. Zero in the layouts that did not know.
+    /// Total running time of the store's servers when the state was written. Zero in layouts without it.
     pub running: Duration,
     /// Whether the answer of the last step is kept with the state.
     pub answered: bool,
-    /// Whether later steps may have been answered, so that only a client that counts its steps may go on from it.
+    /// Whether later steps may have been answered. Then only a client that numbers its steps may continue from the state.
     pub behind: bool,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Of the file, and of what stands above.
+    /// Checksum of the file and of the fields above.
     sum: u32,
-    /// The layout that it was written in, which the sum is of.
+    /// The layout in which it was written, which the checksum covers.
     layout: u8,
 }
 
-/// How long a sequence may be idle, as of the time at which its state is written.
+/// The idle time of a sequence when its state is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IdleTime {
-    /// In all; `None` is for ever.
+    /// The maximum; `None` is no limit.
     pub idle: Option<Duration>,
-    /// The rest of it.
+    /// The part that is left.
     pub left: Option<Duration>,
-    /// How long servers of the store have been running.
+    /// Total running time of the store's servers.
     pub running: Duration,
 }
 
@@ -56,19 +56,20 @@ pub struct EndedState {
     pub why: EndReason,
     /// Its last committed step.
     pub step: u64,
-    /// How long it was allowed to be idle; `None` is for ever.
+    /// Its maximum idle time; `None` is no limit.
     pub idle: Option<Duration>,
     /// When it ended, since 1970.
     pub at: Duration,
 }
 
-/// The layout of a head. Those before it are read as well: they do not say when the state was written. A store with a later one is not read.
+/// The present layout of a head. Earlier layouts, which do not contain the time of the write, are read as well. A store with a later layout
+/// is not read.
 const LAYOUT: u8 = 3;
-/// The first layout whose heads say when the state was written.
+/// The first layout whose heads contain the time of the write.
 const WITH_TIME: u8 = 3;
-/// The layout of the record of an end. Those before it are the same.
+/// The layout of the record of an end. Earlier layouts are the same.
 const END_LAYOUT: u8 = 2;
-/// "For ever", as microseconds are written.
+/// No limit, encoded as microseconds.
 const NEVER: u64 = u64::MAX;
 
 impl TierKey {
@@ -76,7 +77,7 @@ impl TierKey {
         TierKey { model: model.to_owned(), id: id.clone() }
     }
 
-    /// Model, a zero byte, the kind of the id, the id.
+    /// Encodes the key: the model, a zero byte, the kind of the id, the id.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut key = Vec::with_capacity(self.model.len() + 10);
         key.extend_from_slice(self.model.as_bytes());
@@ -123,7 +124,7 @@ impl StateHead {
             step,
             idle,
             idle_left: left,
-            // As it is read again.
+            // Rounded, so that it is equal when it is read again.
             running: Duration::from_micros(micros(running)),
             answered,
             behind: false,
@@ -134,14 +135,14 @@ impl StateHead {
         StateHead { sum: head.sum_of(file), ..head }
     }
 
-    /// The same of a state after which further steps may be answered, since servers had been running for so long.
+    /// The head of the same state, once further steps may be answered. `running` is the running time of servers at that time.
     pub fn behind(self, file: &[u8], running: Duration) -> StateHead {
         let running = Duration::from_micros(micros(running));
         let head = StateHead { behind: true, running, layout: LAYOUT, ..self };
         StateHead { sum: head.sum_of(file), ..head }
     }
 
-    /// Whether this file is the one the head was made of.
+    /// Whether the head was made for this file.
     pub(super) fn fits(&self, file: &[u8]) -> bool {
         self.bytes == file.len() as u64 && self.sum == self.sum_of(file)
     }
@@ -202,7 +203,7 @@ impl StateHead {
 }
 
 impl EndedState {
-    /// The record of this sequence: the fields, then the key.
+    /// Encodes the end of this sequence: the fields, then the key.
     pub(super) fn encode(&self, key: &TierKey) -> Vec<u8> {
         let why = EndReason::ALL.iter().position(|why| *why == self.why).and_then(|n| u8::try_from(n).ok());
         let idle = self.idle.map_or(NEVER, micros);

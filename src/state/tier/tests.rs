@@ -1,4 +1,4 @@
-//! The store through crashes, cuts of power and faults of the disk: what was confirmed is there, and nothing is there that was not written.
+//! The store across crashes, power failures and disk faults: confirmed changes are there, and nothing else is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -118,7 +118,7 @@ pub(super) fn put(id: u64, incarnation: u64, step: u64, file: &[u8]) -> TierChan
     TierChange::Put { key: key(id), head: Arc::new(head), file: Bytes::copy_from_slice(file) }
 }
 
-/// What a tier keeps, by id: step and file.
+/// The contents of a tier, by id: step and file.
 pub(super) fn kept(tier: &dyn Tier) -> BTreeMap<u64, (u64, Vec<u8>)> {
     let of = |(id, head): (Id, Arc<StateHead>)| {
         let Id::Int(n) = id else { panic!("{id:?}") };
@@ -129,7 +129,7 @@ pub(super) fn kept(tier: &dyn Tier) -> BTreeMap<u64, (u64, Vec<u8>)> {
     tier.list("sum").into_iter().map(of).collect()
 }
 
-/// The file after the power failed at this place of the log: what was flushed, and of later writes some, whole or torn.
+/// The file after a power failure at this place of the log: all flushed writes, and some of the later ones, whole or torn.
 fn cut(log: &[Op], random: &mut Random) -> Vec<u8> {
     let flushed = log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
     let mut bytes = Vec::new();
@@ -228,7 +228,7 @@ fn a_lookup_sees_the_pending_changes_of_its_commit() {
     for (changes, wanted) in cases {
         let found = find(&store, changes, &key(1)).unwrap().map(|(_, file)| file);
         assert_eq!(found.as_deref(), wanted, "{changes:?}");
-        // The tier itself comes to the same.
+        // The tier itself gives the same result.
         let other = tier(&File::default(), u64::MAX).unwrap();
         other.put_batch(&[put(1, 5, 3, b"five")]).unwrap();
         other.put_batch(changes).unwrap();
@@ -289,7 +289,7 @@ fn a_file_a_little_larger_than_a_page_is_not_written_twice_over() {
         };
         let before = written();
         store.put_batch(&[put(1, 1, 1, &vec![7; size])]).unwrap();
-        // Tables and their facts take some pages more.
+        // Tables and their metadata take some more pages.
         let more = written() - before;
         assert!(more < most + (64 << 10), "{more} bytes are written for {size}");
     }
@@ -353,7 +353,7 @@ fn a_changed_byte_of_a_state_is_found() {
     let mut bytes = file.0.lock().bytes.clone();
     let at = bytes.windows(300).position(|w| w == [0xa5; 300]).unwrap();
     bytes[at + 100] ^= 1;
-    // The store's own checks find it, or the sum of the head does.
+    // The store's own checks find it, or the checksum of the head does.
     match tier(&File::holding(bytes), u64::MAX) {
         Ok(store) => assert_eq!(store.get(&key(1)).unwrap_err(), TierError::Checksum { step: 4 }),
         Err(error) => assert!(matches!(error, TierError::Damaged { .. }), "{error:?}"),
@@ -388,7 +388,7 @@ fn the_last_ends_of_sequences_are_remembered() {
         assert_eq!(of, [(Id::from(2), EndReason::Idle, 2), (Id::from(1), EndReason::End, 3)]);
         assert_eq!((again.take_ended("sum"), again.take_ended("other")), (vec![], vec![]));
     }
-    // More than there are places: the oldest are forgotten.
+    // More ends than there are places: the oldest are forgotten.
     let ends: Vec<TierChange> = (10..17_000).map(|n| remember(n, n)).collect();
     tier(&file, u64::MAX).unwrap().put_batch(&ends).unwrap();
     let ended = tier(&file, u64::MAX).unwrap().take_ended("sum");
@@ -415,7 +415,7 @@ fn keys_and_heads_are_read_as_they_were_written() {
     assert_eq!(StateHead::decode(&[9; 100]), None, "another layout");
 }
 
-/// A head as a layout before wrote it.
+/// A head as an earlier layout encoded it.
 fn old_head(layout: u8, file: &[u8]) -> Vec<u8> {
     let mut head = vec![layout, 1];
     head.extend_from_slice(&[9; 32]);

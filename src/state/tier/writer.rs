@@ -1,12 +1,13 @@
-//! One thread that writes for all models: changes that wait when a commit ends go into the next one, so that one flush serves all of them.
+//! One thread that writes for all models. Changes that wait when a commit ends go into the next one, so that one flush serves all of them.
 //!
-//! If a commit fails, the writer tries its states and what follows a reading once more without the rest. So a removal that cannot be written fails no
-//! state. States of one commit fail together.
+//! If a commit fails, the writer tries its states, and the changes that follow a reading, once more without the rest. So a removal that
+//! cannot be written fails no state. States of one commit fail together.
 //!
-//! Then each task learns its own outcome:
-//! - A writer learns which of its changes are not durable, and why. Some of them are owed now ([`OwedChanges`]).
-//! - A taker learns what was read, and whether the store is as it asked for. That counts, not the commit: a taker that changes nothing does not fail with
-//!   the disk. A taker whose change failed must not go on: after a crash another request could go on from the same state.
+//! Then each task gets its own outcome:
+//! - A writer gets the places of its changes that are not durable, with the reasons. Some of them are owed from then on ([`OwedChanges`]).
+//! - A taker gets the state that was read, and whether the store is as the taker asked. The commit itself does not count: a taker that
+//!   changes nothing does not fail with the disk. A taker whose change failed must not continue, because after a crash another request could
+//!   continue from the same state.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -22,13 +23,13 @@ use super::error::TierError;
 use super::owed::{OwedChanges, RetryWaits};
 use super::record::{StateHead, TierKey};
 
-/// Tasks that go into one commit at most.
+/// Maximum number of tasks in one commit.
 const MOST: usize = 4096;
 
 /// The changes of a writer that are not durable, by their places, each with the reason.
 pub type FailedChanges = Vec<(usize, TierError)>;
 
-/// Makes changes, given those that go before them into the same commit.
+/// Makes changes. The argument is the changes before them in the same commit.
 type MakeChanges = Box<dyn FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send>;
 type WhenWritten = Box<dyn FnOnce(FailedChanges) + Send>;
 type WhenTaken = Box<dyn FnOnce(TakenState) + Send>;
@@ -38,31 +39,31 @@ enum WriterTask {
     Take { key: TierKey, then: AfterTake, done: WhenTaken },
 }
 
-/// What the store does with a state that it has read.
+/// What the store does with a state after reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterTake {
     Keep,
-    /// Note that later steps may be answered from now on, when servers have been running for so long.
+    /// Record that later steps may be answered from now on. `running` is the running time of servers.
     Outdate {
         running: Duration,
     },
-    /// Remove it, unless it is of a sequence that began later than this one: that one may live, on another version.
+    /// Remove it, unless it is of a sequence that began later than this one. That one may live, on another version.
     Forget {
         incarnation: u64,
     },
 }
 
-/// What came of a stored state that was read.
+/// The outcome of reading a stored state.
 #[derive(Debug)]
 pub struct TakenState {
     pub found: FoundState,
-    /// Whether the store is as [`AfterTake`] says. If not, the state must not be gone on from.
+    /// Whether the store is as [`AfterTake`] asks. If not, nothing may continue from the state.
     pub changed: Result<(), TierError>,
 }
 
-/// Called once the commit is over.
+/// A task that waits for the end of the commit.
 enum WriterWaiting {
-    /// Of each change its place in the commit, or why it is not in it.
+    /// The place of each change in the commit, or why it is not in the commit.
     Writer { places: Vec<Result<usize, TierError>>, done: WhenWritten },
     Taker {
         key: TierKey,
@@ -74,7 +75,7 @@ enum WriterWaiting {
     },
 }
 
-/// Tasks that wait. Their number is bounded by that of requests and live sequences.
+/// Waiting tasks. Their number is bounded by that of requests and live sequences.
 #[derive(Default)]
 struct WriterQueue {
     tasks: Mutex<QueuedTasks>,
@@ -87,7 +88,7 @@ struct QueuedTasks {
     closed: bool,
 }
 
-/// Clones share the thread.
+/// Writes to the store for all models. Clones share the thread.
 #[derive(Clone)]
 pub struct GroupWriter {
     tier: Arc<dyn Tier>,
@@ -102,7 +103,7 @@ impl fmt::Debug for GroupWriter {
 }
 
 impl AfterTake {
-    /// Whether a store that has this state of the sequence is as it is to be.
+    /// Whether a store with this state of the sequence is as this asks.
     fn is_done(self, stored: Option<&StateHead>) -> bool {
         match self {
             AfterTake::Keep => true,
@@ -111,7 +112,7 @@ impl AfterTake {
         }
     }
 
-    /// What came of this. `error` is that of the taker's own change.
+    /// The outcome for a taker. `error` is that of the taker's own change.
     fn outcome(self, tier: &dyn Tier, key: &TierKey, found: FoundState, error: Option<TierError>) -> TakenState {
         let changed = match error.or_else(|| found.as_ref().err().cloned()) {
             Some(error) if !self.is_done(tier.head(key).as_deref()) => Err(error),
@@ -138,7 +139,8 @@ impl GroupWriter {
         &self.tier
     }
 
-    /// Writes what `make` returns, and calls `done` once each change is durable or known to have failed. Both run on the writer's thread.
+    /// Writes the changes that `make` returns, and calls `done` once each is durable or has failed. Both run on the writer's thread, or on
+    /// this thread if the writer is closed.
     pub fn write(
         &self,
         make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
@@ -147,7 +149,7 @@ impl GroupWriter {
         self.send(WriterTask::Write { make: Box::new(make), done: Box::new(done) });
     }
 
-    /// The same. Returns whether the writer is open; if it is closed, neither is called.
+    /// Same as [`Self::write`], and returns whether the writer is open. If it is closed, neither is called.
     pub fn try_write(
         &self,
         make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
@@ -156,7 +158,7 @@ impl GroupWriter {
         self.queue.push(WriterTask::Write { make: Box::new(make), done: Box::new(done) }).is_ok()
     }
 
-    /// Reads a stored state. `done` is called once what comes after that is durable.
+    /// Reads a stored state. `done` is called once the change that `then` asks for is durable or has failed.
     pub fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(TakenState) + Send + 'static) {
         self.send(WriterTask::Take { key, then, done: Box::new(done) });
     }
@@ -173,12 +175,12 @@ impl GroupWriter {
         }
     }
 
-    /// Writes what waits, ends the thread and closes the tier.
+    /// Finishes the waiting tasks, ends the thread and closes the tier.
     pub fn close(&self) {
         self.queue.tasks.lock().closed = true;
         self.queue.added.notify_one();
         if let Some(thread) = self.thread.lock().take() {
-            // It ended early only if a callback panicked, which the panic's own message has said.
+            // It ended early only if a callback panicked, which the panic's own message reports.
             let _ = thread.join();
         }
         self.tier.close();
@@ -186,7 +188,7 @@ impl GroupWriter {
 }
 
 impl WriterQueue {
-    /// Adds a task. The error is the task, if the queue is closed.
+    /// Adds a task. If the queue is closed, the error is the task.
     fn push(&self, task: WriterTask) -> Result<(), WriterTask> {
         let mut tasks = self.tasks.lock();
         if tasks.closed {
@@ -198,7 +200,7 @@ impl WriterQueue {
         Ok(())
     }
 
-    /// The tasks of the next commit; none after `wait`. `None` once the queue is closed and empty.
+    /// The tasks of the next commit. Empty after `wait`. `None` once the queue is closed and empty.
     fn next(&self, wait: Option<Duration>) -> Option<Vec<WriterTask>> {
         let mut tasks = self.tasks.lock();
         let mut is_over = false;
@@ -225,7 +227,7 @@ fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits) {
     owed.try_last(tier);
 }
 
-/// Does these tasks with one commit.
+/// Carries out these tasks with one commit.
 fn commit(tier: &dyn Tier, owed: &mut OwedChanges, tasks: Vec<WriterTask>) {
     let mut gathered = GatheredChanges::default();
     tasks.into_iter().for_each(|task| gathered.add(tier, owed, task));
@@ -255,7 +257,7 @@ fn commit(tier: &dyn Tier, owed: &mut OwedChanges, tasks: Vec<WriterTask>) {
     }
 }
 
-/// What goes into one commit.
+/// The changes and the tasks of one commit.
 #[derive(Default)]
 struct GatheredChanges {
     changes: Vec<TierChange>,
@@ -264,7 +266,7 @@ struct GatheredChanges {
     waiting: Vec<WriterWaiting>,
 }
 
-/// Whether a change is made later if it fails now.
+/// Whether a change that fails now is tried again later.
 fn can_be_owed(place: usize, change: &TierChange, of_takers: &HashSet<usize>) -> bool {
     !matches!(change, TierChange::Put { .. } | TierChange::NoteRunning { .. }) && !of_takers.contains(&place)
 }
@@ -287,7 +289,7 @@ impl GatheredChanges {
                 let change = match (&found, then) {
                     (Ok(Some((head, _))), _) if then.is_done(Some(head)) => None,
                     (Ok(None), _) if then.is_done(tier.head(&key).as_deref()) => None,
-                    // Also if its removal is owed, or goes before this one: a taker waits for its own.
+                    // Even if a removal is owed, or goes into this commit before it: a taker waits for its own.
                     (Ok(_), AfterTake::Forget { incarnation }) => {
                         Some(TierChange::Remove { key: key.clone(), incarnation })
                     }
@@ -344,7 +346,8 @@ fn put(tier: &dyn Tier, changes: &[TierChange]) -> Result<HashMap<usize, TierErr
     Ok(too_large.into_iter().filter_map(full).collect())
 }
 
-/// What a key has after these changes, which go into the same commit. As in the tier, a change of a sequence that began earlier changes nothing.
+/// The state under a key after these changes, which go into the same commit. As in the tier, a change of a sequence that began earlier has no
+/// effect.
 pub fn find<'a>(tier: &dyn Tier, changes: impl IntoIterator<Item = &'a TierChange>, key: &TierKey) -> FoundState {
     let of_key = changes.into_iter().filter_map(|change| match change {
         TierChange::Put { key: of, head, file } => Some((of, head.incarnation, Some((head, file)))),

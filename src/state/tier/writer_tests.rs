@@ -1,4 +1,4 @@
-//! The writer on disks that fail: what fails with what, what is owed and when it is done.
+//! The writer on disks that fail: which changes fail together, which are owed, and when these are made.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,21 +13,21 @@ use super::owed::RetryWaits;
 use super::tests::{File, kept, key, put, tier};
 use super::*;
 
-/// Writes these changes, and what came of it.
+/// Writes these changes. Returns those that failed.
 fn written(writer: &GroupWriter, changes: Vec<TierChange>) -> FailedChanges {
     let (tell, told) = std::sync::mpsc::sync_channel(1);
     writer.write(move |_| changes.into_iter().map(Ok).collect(), move |failed| tell.send(failed).unwrap());
     told.recv().unwrap()
 }
 
-/// Takes the state of this id, and what came of it.
+/// Takes the state of this id. Returns the outcome.
 fn taken(writer: &GroupWriter, id: u64, then: AfterTake) -> TakenState {
     let (tell, told) = std::sync::mpsc::sync_channel(1);
     writer.take(key(id), then, move |taken| tell.send(taken).unwrap());
     told.recv().unwrap()
 }
 
-/// Holds the writer up until what is returned is dropped, so that what comes meanwhile goes into one commit.
+/// Holds the writer up until the returned sender is dropped, so that later tasks go into one commit.
 fn hold_up(writer: &GroupWriter) -> std::sync::mpsc::SyncSender<()> {
     let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
     let wait = move |_: &[TierChange]| {
@@ -38,7 +38,7 @@ fn hold_up(writer: &GroupWriter) -> std::sync::mpsc::SyncSender<()> {
     held
 }
 
-/// A store whose commits fail where this says so, and the number of changes of each.
+/// A store whose commits fail if `fails` says so. It records the number of changes of each commit.
 #[derive(Debug)]
 struct PickyTier {
     tier: DiskTier,
@@ -115,7 +115,7 @@ impl PickyTier {
         kept(&self.tier).into_keys().collect()
     }
 
-    /// Waits until the store has these states alone.
+    /// Waits until the store has exactly these states.
     fn wait_for(&self, ids: &[u64]) {
         let began = std::time::Instant::now();
         while self.list("sum").len() != ids.len() {
@@ -130,7 +130,7 @@ fn remove(id: u64) -> TierChange {
     TierChange::Remove { key: key(id), incarnation: 1 }
 }
 
-/// Whether one of them is of the state whose page is bad.
+/// Whether one of the changes is of the state whose page is bad.
 fn is_of_bad_page(changes: &[TierChange]) -> bool {
     changes.iter().any(|change| matches!(change, TierChange::Remove { key: of, .. } if *of == key(1)))
 }
@@ -173,7 +173,7 @@ fn a_closing_writer_writes_the_owed_changes_that_it_can() {
     let (store, writer) = picky(&file, 200, NOT_YET);
     store.fail(|_| true);
     assert_eq!(written(&writer, (1..=199).map(remove).collect()).len(), 199);
-    // A younger sequence of the id has begun meanwhile.
+    // A later sequence of the id has begun meanwhile.
     store.fail(is_of_bad_page);
     assert!(written(&writer, vec![put(2, 2, 1, b"young")]).is_empty());
     writer.close();
@@ -197,7 +197,7 @@ fn a_change_that_cannot_be_written_fails_no_other() {
     assert_eq!([told.recv(), told.recv(), told.recv()].map(Result::unwrap), [1, 0, 1]);
     assert!(taken_with.recv().unwrap().changed.is_ok());
     assert_eq!(store.ids(), [1, 2, 5, 6], "both removals are owed");
-    // Later, while it is not time for what is owed.
+    // Later, while the owed changes are not due.
     store.commits.lock().clear();
     assert!(written(&writer, vec![put(7, 1, 1, b"new"), remove(5)]).is_empty());
     assert_eq!((store.ids(), store.commits.lock().clone()), (vec![1, 2, 6, 7], vec![2]));
@@ -264,7 +264,7 @@ fn a_taker_fails_only_if_its_own_removal_failed() {
         assert!(all.iter().all(|taken| taken.found.is_ok()));
         all.iter().map(|taken| taken.changed.is_ok()).collect::<Vec<_>>()
     };
-    // The last one is of the state that could not be written: there is nothing to remove.
+    // The last one is of the state that could not be written, so there is nothing to remove.
     assert_eq!(outcomes(|_| true), [true, false, false, true, true, true]);
     assert_eq!(store.ids(), [1, 2, 3, 4], "nothing of it is owed");
     assert_eq!(outcomes(|_| false), [true; 6]);
@@ -296,7 +296,7 @@ fn waiting_writes_share_a_commit_and_each_gets_its_own_outcome() {
         let states = move |_: &[TierChange]| vec![Ok(put(id, 1, 1, &vec![1; size])), Ok(put(10 + id, 1, 1, b""))];
         writer.write(states, move |failed| tell.send((id, failed)).unwrap());
     };
-    // The writer's thread is held up, and the others gather meanwhile.
+    // The writer's thread is held up, so the other tasks are combined.
     writer.write(
         move |_| {
             let _ = release.recv();

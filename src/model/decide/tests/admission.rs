@@ -1,4 +1,4 @@
-//! Plug-ins that say who gets a slot, at whole models; guests are stand-ins.
+//! Schedulers that choose which sequences get slots, at whole models. Guests are stand-ins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ fn the_instance_thread_asks_the_plug_in_for_admissions() {
     assert_eq!((shown.fallbacks, shown.strikes, shown.calls >= 12), (0, 0, true));
 }
 
-/// Sequences that come during an admission are asked about next, but sequences with a slot run first.
+/// A sequence that arrives during an admission is in the next question, but sequences with a slot run first.
 #[test]
 fn sequences_that_arrive_during_an_admission_do_not_delay_running_sequences() {
     const COME: u64 = 20;
@@ -52,7 +52,7 @@ fn sequences_that_arrive_during_an_admission_do_not_delay_running_sequences() {
     assert!(plans.windows(2).all(|two| two[1] > two[0]), "between two admissions something runs: {plans:?}");
 }
 
-/// How the sequence of this id ended, and by which plug-in.
+/// The reason why the sequence of this id ended, and the plug-in that ended it.
 fn ended_by(rig: &Rig, id: u64) -> (EndReason, Option<(&'static str, String)>) {
     match rig.fixture.send(id, 1, |_| {}) {
         Err(Failure::Refused(refused)) => match refused.refusal {

@@ -1,10 +1,10 @@
-//! Saved settings stay true: where a model's file names a plug-in, it names the version that decides.
+//! Saved settings stay correct: a hash in a model's file is that of the version that decides.
 
 use super::plugins::{BY, Rig, attach};
 use crate::model::decide::PluginTables;
 use crate::scheduling::report::{Attach, PluginControl};
 
-/// A plug-in that came over the wire, and was saved.
+/// Uploads a plug-in and saves its attachment.
 fn saved(rig: &Rig) -> &dyn PluginControl {
     let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.load("up", b"first".to_vec(), BY).unwrap();
@@ -14,7 +14,7 @@ fn saved(rig: &Rig) -> &dyn PluginControl {
     repository
 }
 
-/// What decides, what the model's file names, and what the folder has.
+/// The hash of the plug-in that decides, the hash in the model's file, and the plug-in's file in the folder.
 fn names(rig: &Rig) -> (String, String, String) {
     let shown = rig.fixture.repository.show("up").unwrap();
     assert!(shown.attached[0].from_file);
@@ -40,7 +40,7 @@ fn a_replaced_version_is_saved_if_the_previous_version_was_saved() {
     assert_eq!(names(&rig), all("first"));
     repository.replace("up", b"bad#33".to_vec(), BY).unwrap_err();
     assert_eq!(names(&rig), all("first"), "a version that is not taken is not saved");
-    // An operator who says otherwise until the server ends says so of the version, too.
+    // After an attachment that is not saved, a replacement does not change the hash in the file.
     repository.attach(&attach("up"), BY).unwrap();
     repository.replace("up", b"all#3".to_vec(), BY).unwrap();
     let file = fs_err::read_to_string(rig.fixture.model().join("sequor.toml")).unwrap();
@@ -79,13 +79,13 @@ fn a_changed_plug_in_file_is_refused_if_its_old_hash_is_pinned() {
         of.message.starts_with("not replaced: up.wasm of plugins.dir has changed (all#2), and ")
     };
     assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");
-    // A hash that the operator wrote is taken.
+    // A hash that the operator wrote is accepted.
     let file = rig.fixture.model().join("sequor.toml");
     let text = fs_err::read_to_string(&file).unwrap();
     fs_err::write(&file, PluginTables::Scheduler.with_pin(&text, "up", "all#2").unwrap()).unwrap();
     registry.look();
     assert_eq!(names(&rig), all("all#2"));
-    // A file as it is served changes nothing.
+    // A file that contains the version in use changes nothing.
     fs_err::write(registry.file("up").unwrap(), "all#3").unwrap();
     registry.look();
     fs_err::write(registry.file("up").unwrap(), "all#2 ".trim()).unwrap();

@@ -1,4 +1,4 @@
-//! Plug-ins at whole models: attached by file and by hand, replaced while requests run, through reloads; guests are stand-ins.
+//! Plug-ins at whole models: attached by file and by an operator, replaced while requests run, and across reloads. Guests are stand-ins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) const BY: By<'_> = By("ops-anna");
 
 pub(in crate::model) type Versions = Arc<Mutex<BTreeMap<String, Arc<StandInVersion>>>>;
 
-/// A server with stand-ins for plug-ins: a component is the name of what its guests do, and is its own hash.
+/// A server with stand-ins for plug-ins. A component is the name of its guests' behaviour, and also its own hash.
 pub(super) struct Rig {
     pub(in crate::model) fixture: Fixture,
     pub(in crate::model) versions: Versions,
@@ -48,12 +48,12 @@ fn does(name: &str) -> Option<Does> {
 }
 
 impl Rig {
-    /// The model's files lie there, and these in the plug-in folder; nothing is loaded.
+    /// A rig with the model's files and these files in the plug-in folder. Nothing is loaded.
     pub(in crate::model) fn empty(files: &[&str], change: impl FnOnce(&mut PluginRules)) -> Rig {
         Rig::over(Fixture::empty(u64::MAX), files, change)
     }
 
-    /// The same over a repository of its own options.
+    /// The same over an existing fixture.
     pub(in crate::model) fn over(fixture: Fixture, files: &[&str], change: impl FnOnce(&mut PluginRules)) -> Rig {
         let dir = fixture.folder.path().join("plugins");
         fs_err::create_dir(&dir).unwrap();
@@ -142,7 +142,7 @@ fn a_models_max_wait_is_at_most_that_of_the_server() {
     rig.load();
     rig.sequence(1);
     assert_eq!(rig.plans("first"), 3);
-    // The same for one that an operator attaches.
+    // The same holds for a plug-in that an operator attaches.
     let repository: &dyn PluginControl = &rig.fixture.repository;
     let attach = |seconds| {
         let max_wait = Some(std::time::Duration::from_secs(seconds));
@@ -193,7 +193,7 @@ fn no_step_is_lost_while_a_plug_in_is_attached_replaced_and_detached() {
     let shown = repository.attach(&attach("first"), BY).unwrap();
     assert_eq!((shown.attached[0].state, shown.attached[0].from_file), (BindingState::Active, false));
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 2);
-    // It was told of the sequence that lived before it came.
+    // The plug-in gets a notice of the sequence that lived before it was attached.
     assert_eq!(rig.versions.lock()["first"].script.lock().told.kind[..1], [1]);
     repository.replace("first", b"all".to_vec(), BY).unwrap();
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 3);
@@ -227,7 +227,7 @@ fn maintenance_restarts_a_plug_in_that_trapped() {
     rig.fixture.repository.attach(&attach("trap"), BY).unwrap();
     assert_eq!(rig.fixture.sum(1, 5, |s| s.start = true), 5);
     rig.versions.lock()["trap"].does(Does::First);
-    // Maintenance needs its back-off; requests do not wait for it.
+    // The back-off of maintenance must pass. Requests do not wait for it.
     while rig.state("trap") != BindingState::Active {
         rig.fixture.sum(2, 1, |s| s.start = true);
     }
@@ -324,7 +324,7 @@ fn a_shadow_plug_in_decides_nothing_and_its_differences_are_counted() {
     rig.sequence(1);
     let shown = repository.show("all").unwrap().attached.remove(0);
     assert_eq!((shown.state, shown.differs), (BindingState::Shadow, Some((0, 3))));
-    // A plug-in that decides takes its place, so it is no longer the shadow of another.
+    // A plug-in that decides replaces it, so it is no longer a shadow.
     repository.attach(&attach("first"), BY).unwrap();
     let error = repository.attach(&Attach { shadow: true, ..attach("all") }, BY).unwrap_err();
     assert_eq!(error.to_string(), "first decides for sum; detach it before another is its shadow");
@@ -366,7 +366,7 @@ fn a_model_without_plug_ins_refuses_them_by_name() {
     assert!(fixture.repository.find("sum", "").is_err());
 }
 
-/// Versions come and go while clients send: every sum is right.
+/// Versions are replaced while clients send, and every sum is right.
 #[test]
 fn sums_stay_right_while_plug_ins_are_replaced_and_detached() {
     let rig = Rig::new(&["first", "admit"]);

@@ -1,12 +1,12 @@
-//! One request of an ensemble on its way through the members.
+//! One request of an ensemble in progress.
 //!
-//! A START first takes its slots in all members that have sequences, in the order of the members' names. All ensembles take them in this one
-//! order, so no two sequences ever wait for each other's slots. With all its slots it passes the gate of the whole ensemble. Then each step is
-//! sent to its member as soon as its inputs are there. If a step fails, the request fails; if a member with sequences may have run its step by then,
-//! the sequence ends in all members.
+//! A START first takes its slots in all members that have sequences, in the order of the members' names. All ensembles use this one order, so
+//! no two sequences ever wait for each other's slots. With all its slots the request passes the gate of the whole ensemble. Then each step is
+//! sent to its member as soon as its inputs are there. If a step fails, the request fails. If it is a START, or a member with sequences may
+//! have run its step, the sequence ends in all members.
 //!
-//! The thread that runs a member's step carries the flow on: an answer calls it after the member's lock was released. If that thread is a connection's,
-//! it also takes the short steps that follow, so that no other thread is woken for them. `thread` is such a thread.
+//! The thread that runs a member's step continues the flow: an answer calls it after the member's lock was released. If that thread is a
+//! connection's, it also takes the short steps that follow, so that no other thread is woken for them. `thread` is such a thread.
 
 use std::sync::{Arc, Weak};
 
@@ -27,19 +27,19 @@ use super::reply_to::{Reply, ReplyTo, StepReply};
 /// The members of one load of an ensemble.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct EnsembleMembers {
-    /// In the order of the steps.
+    /// One model per step, in the order of the steps.
     pub(in crate::model::sequences) models: Vec<Arc<dyn Member>>,
     pub(in crate::model::sequences) gates: EnsembleGates<Arc<EnsembleFlow>>,
 }
 
-/// A request of an ensemble as it came, without its inputs.
+/// A request of an ensemble as it arrived, without its inputs.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct FlowRequest {
     pub(in crate::model::sequences) request: InferRequest,
     pub(in crate::model::sequences) headers: Vec<(String, String)>,
-    /// When the client has no use for an answer any more.
+    /// The deadline of the request.
     pub(in crate::model::sequences) until: Option<Time>,
-    /// The models that wait for it, the ensemble among them.
+    /// The models that wait for its answer, including the ensemble.
     pub(in crate::model::sequences) callers: Option<Arc<[String]>>,
     /// The connection that it came on.
     pub(in crate::model::sequences) connection: Option<ExecutorHandle>,
@@ -51,7 +51,7 @@ impl FlowRequest {
     }
 }
 
-/// A request of an ensemble on its way.
+/// A request of an ensemble in progress.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct EnsembleFlow {
     pub(in crate::model::sequences) ensemble: Weak<dyn FlowHost>,
@@ -60,16 +60,16 @@ pub(in crate::model::sequences) struct EnsembleFlow {
     pub(in crate::model::sequences) seq: Option<Seq>,
     pub(in crate::model::sequences) load: Arc<LoadedModel>,
     pub(in crate::model::sequences) members: Arc<EnsembleMembers>,
-    /// The client's request without its inputs. Each step is made of it.
+    /// The client's request without its inputs. The requests to members are made from it.
     pub(in crate::model::sequences) request: InferRequest,
     pub(in crate::model::sequences) headers: Vec<(String, String)>,
     pub(in crate::model::sequences) until: Option<Time>,
     pub(in crate::model::sequences) callers: Option<Arc<[String]>>,
-    /// The connection that it came on. The answers of a batch of a member wake connections together.
+    /// The connection that it came on. A batch's answers wake connections together.
     pub(in crate::model::sequences) connection: Option<ExecutorHandle>,
-    /// What its sequence holds in the members.
+    /// The sequences in the members that belong to its sequence.
     pub(in crate::model::sequences) held: Option<Arc<MemberSequences>>,
-    /// What a sequence of the same id held before this one, if that has not been given back yet.
+    /// The members' sequences of an earlier sequence with the same id, if they have not been released yet.
     pub(in crate::model::sequences) previous: Option<Arc<MemberSequences>>,
     pub(in crate::model::sequences) state: Mutex<FlowState>,
 }
@@ -79,13 +79,13 @@ pub(in crate::model::sequences) struct FlowState {
     walk: FlowProgress,
     /// How long the runs of its members took.
     compute: RunTimes,
-    /// It was answered or given up: what comes now means nothing.
+    /// Whether it was answered or given up. Later events are then ignored.
     is_over: bool,
     /// Steps that members with sequences may have run.
     advanced: Vec<usize>,
-    /// The requests to members: STARTs that hold slots or wait for some, and steps under way.
+    /// The requests to members: STARTs that hold slots or wait for them, and steps in progress.
     sent: Vec<(usize, Req)>,
-    /// The gates that it is behind.
+    /// The gates that it has passed and not left.
     inside: Vec<EnsembleGate>,
 }
 
@@ -102,7 +102,7 @@ impl FlowState {
     }
 }
 
-/// What a flow had under way when it ended.
+/// The work that a flow had in progress when it ended.
 #[derive(Debug)]
 struct StoppedFlow {
     sent: Vec<(usize, Req)>,
@@ -110,13 +110,13 @@ struct StoppedFlow {
     has_advanced: bool,
 }
 
-/// Gives a flow up once its request is no more.
+/// Stops a flow when its request is dropped.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct FlowGuard(pub(in crate::model::sequences) Arc<EnsembleFlow>);
 
 impl Drop for FlowGuard {
     fn drop(&mut self) {
-        // If it was answered, it is over already.
+        // A flow that was answered is over already.
         if let Some(stopped) = self.0.stop() {
             self.0.cancel(stopped, None);
         }
@@ -124,9 +124,9 @@ impl Drop for FlowGuard {
 }
 
 impl EnsembleFlow {
-    // === its way ===
+    // === progress ===
 
-    /// Sends what can be sent. Called once.
+    /// Starts the flow: takes slots, or passes the gate of the whole ensemble. Called once.
     pub(in crate::model::sequences) fn begin(self: &Arc<Self>, thread: Option<&ExecutorHandle>) {
         if let Some(previous) = &self.previous {
             previous.end(EndReason::Restarted);
@@ -139,7 +139,7 @@ impl EnsembleFlow {
         }
     }
 
-    /// Takes the slot of a START in the member at this place of the order, or goes on if it has them all.
+    /// Reserves a slot in the member at this place of the order. With all slots, it passes the gate of the whole ensemble.
     fn reserve(self: &Arc<Self>, place: usize, thread: Option<&ExecutorHandle>) {
         let Some((step, member)) = self.stateful(place) else { return self.pass(EnsembleGate::Whole, thread) };
         let Some(seq) = self.seq else { return };
@@ -158,14 +158,14 @@ impl EnsembleFlow {
         }
     }
 
-    /// Goes through a gate, or waits in front of it.
+    /// Enters a gate, or waits in front of it.
     fn pass(self: &Arc<Self>, gate: EnsembleGate, thread: Option<&ExecutorHandle>) {
         if self.members.gates.enter(gate, Arc::clone(self)) {
             self.go_through(gate, thread);
         }
     }
 
-    /// It has passed this gate. If it has ended meanwhile, it leaves again.
+    /// Continues behind a gate. If the flow has ended meanwhile, it leaves the gate.
     fn go_through(self: &Arc<Self>, gate: EnsembleGate, thread: Option<&ExecutorHandle>) {
         let is_over = {
             let mut state = self.state.lock();
@@ -179,7 +179,7 @@ impl EnsembleFlow {
         }
     }
 
-    /// Sends every step whose inputs are there.
+    /// Sends every step whose inputs are there. Finishes the flow if all steps are done.
     fn go_on(self: &Arc<Self>, thread: Option<&ExecutorHandle>) {
         let (ready, is_done) = {
             let mut state = self.state.lock();
@@ -194,7 +194,7 @@ impl EnsembleFlow {
         ready.into_iter().for_each(|step| self.pass(EnsembleGate::Step(step), thread));
     }
 
-    /// Sends a step to its member. It has passed its gate.
+    /// Sends a step to its member, once it has passed the step's gate.
     fn send(self: &Arc<Self>, step: usize, thread: Option<&ExecutorHandle>) {
         let Some(member) = self.members.models.get(step) else { return };
         let (inputs, reserved) = {
@@ -202,7 +202,7 @@ impl EnsembleFlow {
             if state.is_over {
                 return;
             }
-            // Noted before it is sent: the answer may come at once.
+            // Recorded before sending, because the answer may come at once.
             state.advanced.extend(self.is_stateful(step).then_some(step));
             let reserved = state.sent.iter().find(|(of, _)| *of == step).map(|(_, req)| *req);
             (state.walk.take_inputs(step), reserved)
@@ -216,13 +216,13 @@ impl EnsembleFlow {
             }
         };
         if let Err(failure) = sent {
-            // The member has not taken it.
+            // The member has not accepted the step.
             self.state.lock().advanced.retain(|of| *of != step);
             self.fail(step, failure, thread);
         }
     }
 
-    /// Notes a request to a member. If the flow has ended meanwhile, the request is cancelled.
+    /// Records a request to a member. If the flow has ended meanwhile, cancels the request.
     fn note(&self, step: usize, member: &Arc<dyn Member>, req: Req) {
         let is_over = {
             let mut state = self.state.lock();
@@ -236,7 +236,7 @@ impl EnsembleFlow {
         }
     }
 
-    // === its end ===
+    // === end ===
 
     fn finish(&self, thread: Option<&ExecutorHandle>) {
         let (outputs, compute) = {
@@ -272,11 +272,11 @@ impl EnsembleFlow {
         if let Some(ensemble) = self.ensemble.upgrade() {
             ensemble.flow_failed(self.req, ends, failure);
         }
-        // A member whose START is cancelled ends its sequence. By now that of the ensemble has ended with the reason above.
+        // A member ends its sequence when its START is cancelled. The ensemble's sequence has ended before, with the reason above.
         self.cancel(stopped, thread);
     }
 
-    /// Ends the flow. `None` if it was over already.
+    /// Ends the flow. `None` if it had ended already.
     fn stop(&self) -> Option<StoppedFlow> {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_over, true) {
@@ -288,7 +288,7 @@ impl EnsembleFlow {
         Some(StoppedFlow { sent, inside, has_advanced: !state.advanced.is_empty() })
     }
 
-    /// Cancels what was under way.
+    /// Cancels the work in progress.
     fn cancel(&self, StoppedFlow { sent, inside, .. }: StoppedFlow, thread: Option<&ExecutorHandle>) {
         for (step, req) in sent {
             if let Some(member) = self.members.models.get(step) {
@@ -298,7 +298,7 @@ impl EnsembleFlow {
         inside.into_iter().for_each(|gate| self.leave(gate, thread));
     }
 
-    /// Gives its place behind a gate to the next request.
+    /// Leaves a gate, and lets the next request through.
     fn leave(&self, gate: EnsembleGate, thread: Option<&ExecutorHandle>) {
         let was_inside = {
             let mut state = self.state.lock();
@@ -310,7 +310,7 @@ impl EnsembleFlow {
         }
     }
 
-    // === what it is made of ===
+    // === parts ===
 
     fn of_load(&self) -> Option<&LoadEnsemble> {
         self.load.ensemble.as_ref()
@@ -335,7 +335,7 @@ impl EnsembleFlow {
         }
     }
 
-    /// The step and the member at this place of the order in which slots are taken.
+    /// The step and the member at this place of the order of slots.
     fn stateful(&self, place: usize) -> Option<(usize, &Arc<dyn Member>)> {
         let step = *self.of_load()?.plan.stateful.get(place)?;
         Some((step, self.members.models.get(step)?))
@@ -346,7 +346,7 @@ impl EnsembleFlow {
         ReplyTo::Step(flow, step)
     }
 
-    /// The client's request as it goes to a member: its mark, sequence, priority, timeout and parameters, with the inputs of the step.
+    /// The request to a member: id, sequence, priority, timeout and parameters of the client's request, with the inputs of the step.
     fn step_request(&self, step: usize, inputs: Vec<NamedTensor>) -> InferRequest {
         let of = &self.request;
         let Some(planned) = self.planned(step) else { return of.clone() };

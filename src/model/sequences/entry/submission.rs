@@ -1,4 +1,4 @@
-//! The way of a request into the queue of its model: which load it is for, its checks, the job that is made of it, and its place in the table.
+//! Submits a request to its model: finds its load, checks it, makes its job and puts it in the queue.
 
 use std::sync::Arc;
 
@@ -18,32 +18,32 @@ use crate::model::sequences::table::{KeptStages, PluginStages, SequenceLookup, T
 use crate::processing::outgoing::CallingRequest;
 use crate::state::tier::VersionDigest;
 
-/// A request that was checked, and the load that it is for.
+/// A request that passed the checks, and the load that it is for.
 struct AcceptedRequest {
     load: Arc<LoadedModel>,
-    /// As the client named it, or that of its stored state.
+    /// The version that the client named, or that of its stored state.
     version: Option<u64>,
     accepted: Accepted,
-    /// Its inputs, where its sequence is captured.
+    /// Its inputs, if its sequence is captured.
     captured: Option<Box<CapturedRequest>>,
     /// The version that the client named.
     named: Option<u64>,
-    /// The request as it came, where it may well have to be checked again.
+    /// The request as it arrived, if it may have to be checked again.
     original: Option<Box<InferRequest>>,
 }
 
-/// What came of putting a request in its queue.
+/// The result of putting a request in its queue.
 enum Enqueued {
     Queued(Req),
     /// The core would run it on another load than the one that it was checked for. Nothing has changed.
     Moved(Box<Job>),
 }
 
-/// Checks of one request at most. Each but the first follows a reload, or the end of its sequence, that came right after the one before.
+/// Maximum number of checks of one request. Each further check follows a reload, or the end of its sequence, right after the check before.
 const CHECKS: u32 = 8;
 
-/// Checks a request and puts it in its queue. A short step may be left to the connection that the request came on. Returns where its answer
-/// comes, and the request's key until then; no key if the response cache has answered it.
+/// Checks a request and puts it in its queue. The connection that the request came on may run a short step inline. Returns the receiver of
+/// the answer, and the request's key. There is no key if the response cache has answered it.
 pub(in crate::model) fn submit(
     model: &Arc<ModelScheduler>,
     mut request: InferRequest,
@@ -63,7 +63,7 @@ pub(in crate::model) fn submit(
     Ok((receiver, Some(req)))
 }
 
-/// The same for any receiver of the answer. With a reservation it is a START whose inputs come later, once it has its slot.
+/// Same as [`submit`], for any receiver of the answer. With a reservation, the request is a START that gets its inputs once it has its slot.
 pub(super) fn submit_for(
     model: &Arc<ModelScheduler>,
     mut request: InferRequest,
@@ -107,7 +107,7 @@ fn accept(
     Ok(AcceptedRequest { load, version, accepted, captured, named, original })
 }
 
-/// Puts a request that was checked in its queue. If it goes to another load by then, it is checked for that.
+/// Puts a checked request in its queue. If it goes to another load by then, it is checked again for that load.
 fn submit_accepted(
     model: &Arc<ModelScheduler>,
     mut request: InferRequest,
@@ -125,7 +125,7 @@ fn submit_accepted(
             Enqueued::Moved(job) => *job,
         };
         let id = job.id.clone();
-        // A reload may have begun and ended since the check. No copy was made for that: the job gives back what it took.
+        // A reload may have begun and ended since the check. Then there is no copy of the request, and the job gives back its parts.
         let is_whole = match original {
             Some(original) => {
                 request = *original;
@@ -142,7 +142,7 @@ fn submit_accepted(
     }
 }
 
-/// Makes the job of a request that was checked, and its event for the core.
+/// Makes the job of a checked request, and its event for the core.
 fn job(
     model: &Arc<ModelScheduler>,
     request: &mut InferRequest,
@@ -153,7 +153,7 @@ fn job(
 ) -> (Job, Submit) {
     let mut submit = model.admission.event((&load, version), request, (accepted.meta, origin.patience), now);
     if reservation.is_some() {
-        // The ensemble has decided what a START on a live id means.
+        // The ensemble has already decided how to treat a START on a live id.
         (submit.origin, submit.dialect) = (1, request.dialect);
     }
     let calling = load.calls_models().then(|| calling(model, request, origin, now));
@@ -176,7 +176,7 @@ fn job(
     (job, submit)
 }
 
-/// The models that wait for a request that this one sends on.
+/// The models that wait for requests that this model sends on behalf of this one.
 fn path(model: &ModelScheduler, origin: RequestOrigin<'_>) -> Arc<[String]> {
     match origin.callers {
         None => Arc::clone(&model.own_path),
@@ -184,7 +184,7 @@ fn path(model: &ModelScheduler, origin: RequestOrigin<'_>) -> Arc<[String]> {
     }
 }
 
-/// What the plug-ins of a request pass on when they call other models.
+/// The context that the plug-ins of a request pass on when they call other models.
 fn calling(model: &ModelScheduler, request: &InferRequest, origin: RequestOrigin<'_>, now: Time) -> CallingRequest {
     let path = path(model, origin);
     CallingRequest { path, origin: InheritedContext::new(request, origin, now, &model.clock, &model.timer) }
@@ -202,7 +202,7 @@ fn enqueue(
     if table.is_of_another(&job, &submit) {
         return Err(job.load.refused(Refusal::Live, submit.id, true, now).into());
     }
-    // Its sequence moved to another load since the request was checked. Inputs and outputs are the same there.
+    // The sequence has moved to another load since the check. Inputs and outputs are the same there.
     if let Some(load) = table.imports.load_of(&submit).filter(|_| job.load.is_retired()) {
         job.load = load;
     }
@@ -218,13 +218,13 @@ fn enqueue(
     let req = table.submit(now, Box::new(job), submit);
     let actions = ModelScheduler::take_actions(&mut table, now);
     drop(table);
-    // A sequence that starts may leave less room for freed memory.
+    // A new sequence may leave less room for freed memory.
     model.chunk_cache.trim();
     carry_out(model, ActingThread { wakes: connection, answers: connection }, actions, now);
     Ok(Enqueued::Queued(req))
 }
 
-/// Refuses a START that is to begin with a copy of a sequence which is not there. A sequence that is not ready yet may be once the START is prepared.
+/// Refuses a START that copies a sequence which is not there. A source that is not ready yet may be ready when the START is prepared.
 fn check_source(table: &Table, job: &Job) -> Result<(), Failure> {
     let Some(from) = job.source.brought.as_ref().and_then(|brought| brought.from.as_ref()) else { return Ok(()) };
     match table.copy_source(&job.load, from) {
@@ -258,7 +258,7 @@ fn find_load(
     (version, routed(model, step, version))
 }
 
-/// The load that alone goes on from the state that waits for this step, where there are several.
+/// The only load that can continue from the stored state of this step's sequence, if the model has several loads.
 fn waking_load(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> Option<Arc<LoadedModel>> {
     let loads = model.loads();
     if step.start || loads.len() <= 1 || !model.store.has_kept() {
@@ -271,7 +271,7 @@ fn waking_load(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>
     loads.iter().find(wakes).cloned()
 }
 
-/// The load that runs a step of this version: the one that its sequence lives on, or the one that takes new sequences.
+/// The load that runs a step of this version: the one on which its sequence lives, or the one that takes new sequences.
 fn routed(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> Option<Arc<LoadedModel>> {
     let load = model.load_for(version)?;
     if model.loads().len() <= 1 {
@@ -281,7 +281,7 @@ fn routed(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> 
     Some(route.and_then(|key| model.loads.find(key)).unwrap_or(load))
 }
 
-/// The version that a step is for: the one that goes on from the state that waits for it, if it names none.
+/// The version that a step is for. If it names none, it is the version that continues from the state of its sequence.
 fn version_of(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>) -> Option<u64> {
     let loads = model.loads();
     if version.is_some() || step.start || !(model.store.has_kept() || loads.len() > 1) {
@@ -293,13 +293,13 @@ fn version_of(model: &ModelScheduler, step: &SequenceStep, version: Option<u64>)
     }
     let kept = table.kept.get(&step.id)?;
     if table.core.find(&step.id, None).is_some() {
-        // A START has the id, and has not run yet.
+        // A START has taken the id and has not run yet.
         return None;
     }
     let maker = kept.version_digest();
     let [coming, next] = table.successors(maker);
     drop(table);
-    // If all loads are retired, the model goes out of service, and the client must read that and not `not_resumed`.
+    // If all loads are retired, the model goes out of service. The client must read that, and not `not_resumed`.
     let is_draining = loads.iter().all(|load| load.is_retired());
     let takes =
         |of: &VersionDigest| loads.iter().any(|load| (is_draining || !load.is_retired()) && load.version == of.version);

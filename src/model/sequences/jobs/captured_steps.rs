@@ -1,4 +1,4 @@
-//! The requests of a sequence that is captured: their inputs are noted when they are submitted, and their steps when their answers leave.
+//! The requests of a captured sequence. Their inputs are recorded when they are submitted, and their steps when their answers leave.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,49 +11,49 @@ use crate::state::CapturedStep;
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 use crate::tensor::{NamedTensor, Tensor};
 
-/// The capture of a model that is under way, if there is one.
+/// The capture of a model that is in progress, if there is one.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct Captures {
     is_active: AtomicBool,
     active: Mutex<Option<Arc<ActiveCapture>>>,
 }
 
-/// The sequence that is captured, and where its steps go.
+/// The sequence that is captured, and the channel for its steps.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct ActiveCapture {
     id: Id,
     load: LoadId,
-    /// Bytes that are held: the state, and the steps.
+    /// Bytes of the state and of the steps that are held.
     held: AtomicU64,
     limit: u64,
     steps: SyncSender<CaptureNews>,
 }
 
-/// What became of a request of the sequence.
+/// The outcome of a request of the sequence.
 #[derive(Debug)]
 pub(in crate::model::sequences) enum CaptureNews {
     Step(CapturedStep),
-    /// It failed: it changed nothing, or the sequence has ended with it.
+    /// It failed. Either it changed nothing, or the sequence has ended.
     Failed(u64),
-    /// A START failed: the sequence, if it lives on, has its first state.
+    /// A START failed. If the sequence lives on, it has its first state.
     FailedStart(CapturedStep),
-    /// A START began with a copy of another sequence, or would have. The state is copied anew.
+    /// A START copied another sequence, or failed to. The capture copies the state again.
     NewState,
-    /// It would exceed the maximum bytes.
+    /// The step would exceed the capture's maximum bytes.
     TooLarge,
 }
 
-/// The request of a captured sequence, until its answer leaves.
+/// A request of a captured sequence, until its answer leaves.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct CapturedRequest {
     of: Arc<ActiveCapture>,
-    /// Its number in the sequence. Known once it runs.
+    /// The number of its step. Known once it runs.
     pub(in crate::model::sequences) number: u64,
     start: bool,
     end: bool,
-    /// Whether it begins with a copy of another sequence.
+    /// Whether it copies another sequence.
     copies: bool,
-    /// Whether a processor has refused its answer, and the sequence goes on from its run.
+    /// Whether a processor has refused its answer and the sequence continues from its run.
     pub(in crate::model::sequences) is_refused: bool,
     inputs: Vec<NamedTensor>,
 }
@@ -89,7 +89,7 @@ impl Captures {
         Some(CaptureGuard { captures: self, active: capture })
     }
 
-    /// Notes a request, if its sequence is captured.
+    /// Records a request, if its sequence is captured.
     pub(in crate::model::sequences) fn note(
         &self,
         request: &InferRequest,
@@ -107,8 +107,8 @@ impl Captures {
 }
 
 impl CapturedRequest {
-    /// Notes the step; without outputs it failed, or a processor refused it after the run. The tensors are copied: they are parts of what the server received and of memory that answers
-    /// share.
+    /// Reports the step. Without outputs it failed, or a processor refused it after the run. The tensors are copied, because they share
+    /// memory with received messages and other answers.
     pub(in crate::model::sequences) fn answered(self, outputs: Option<Vec<NamedTensor>>) {
         let CapturedRequest { of, number, start, end, copies, is_refused, inputs } = self;
         let refused = outputs.is_none();
@@ -143,7 +143,7 @@ impl ActiveCapture {
         ActiveCapture { id, load, held: AtomicU64::new(0), limit: bytes, steps }
     }
 
-    /// Whether so many bytes more may be noted.
+    /// Counts this many bytes. Returns false and counts nothing if they would exceed the maximum.
     pub(in crate::model::sequences) fn takes(&self, bytes: u64) -> bool {
         let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= self.limit);
         self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
@@ -153,13 +153,13 @@ impl ActiveCapture {
         self.held.fetch_sub(bytes, Ordering::AcqRel);
     }
 
-    /// Counts a state, also beyond the maximum: steps that the state contains are given back later.
+    /// Counts a state, even beyond the maximum. The bytes of the steps that it contains are given back later.
     pub(in crate::model::sequences) fn holds(&self, bytes: u64) {
         self.held.fetch_add(bytes, Ordering::AcqRel);
     }
 
     fn report(&self, news: CaptureNews) {
-        // The capture may be over, or behind.
+        // The capture may have ended, or its queue may be full.
         let Err(TrySendError::Full(news) | TrySendError::Disconnected(news)) = self.steps.try_send(news) else {
             return;
         };

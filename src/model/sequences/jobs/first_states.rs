@@ -1,6 +1,8 @@
-//! The first states of sequences: what a START brings, what the initializer of a load answers to it, and the steps and copies that either asks for.
+//! The first states of sequences: those that a START specifies, the answers of a load's state initializer, and the steps and copies that
+//! these need.
 //!
-//! All of it is done on the threads of plug-ins, if the load has some. A START that waits, for a copy or for the steps of another START, holds no thread.
+//! All of it runs on the threads of plug-ins, if the load has some. A START that waits for a copy, or for the steps of another START, holds
+//! no thread.
 
 use std::sync::{Arc, Weak};
 
@@ -20,25 +22,25 @@ use crate::state::StateValues;
 
 use super::processing::{ModelRun, PrepareTask, PreparedJob, not_taken};
 
-/// The code of a refusal of a START that may succeed later.
+/// Refusal code of a START that may succeed later.
 pub(in crate::model::sequences) const NOT_NOW: u32 = 2;
-/// The code of a refusal of a START that names a sequence which does not exist.
+/// Refusal code of a START that names a sequence which does not exist.
 pub(in crate::model::sequences) const NOT_FOUND: u32 = 4;
 
-/// What the sequence of a START begins with.
+/// The first state of a START's sequence.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct Beginning {
-    /// `None` is what config.pbtxt says.
+    /// `None` stands for the states of config.pbtxt.
     pub(in crate::model::sequences) first: Option<FirstValues>,
     /// Steps of the model that run before the request.
     pub(in crate::model::sequences) steps: Vec<ModelRun>,
-    /// Counts their inputs.
+    /// Counts the inputs of the steps.
     pub(in crate::model::sequences) held: Option<PreparedBytes>,
-    /// Keeps the states that the steps lead to.
+    /// Keeps the states after the steps.
     pub(in crate::model::sequences) permit: Option<KeepPermit>,
 }
 
-/// A START that waits for the steps of another one.
+/// A START that waits for the steps of another START.
 struct WaitingStart {
     model: Weak<dyn PrepareHost>,
     task: PrepareTask,
@@ -51,7 +53,7 @@ impl Beginning {
     }
 }
 
-/// The model of a request, as far as its preparation needs it.
+/// The model of a request, for its preparation.
 pub(in crate::model::sequences) trait PrepareHost: Send + Sync {
     /// Puts a prepared request back into its queue.
     fn prepared(self: Arc<Self>, req: Req, prepared: PreparedJob, beginning: Beginning);
@@ -59,11 +61,11 @@ pub(in crate::model::sequences) trait PrepareHost: Send + Sync {
     /// Whether a request still waits for its preparation.
     fn is_preparing(&self, req: Req) -> bool;
 
-    /// The sequence of this id whose state a START may begin with a copy of, as its client asks.
+    /// Finds the sequence of this id whose state a START may copy, as its client asks.
     fn copy_source(&self, load: &Arc<LoadedModel>, id: &Id) -> Result<(Seq, StateAt), NotCopied>;
 
-    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none, with its code in the
-    /// contract.
+    /// Finds the sequence of this id whose state a START with these key features may copy. The error says why there is none, with its code in
+    /// the contract.
     fn parent(
         &self,
         of: &LoadInitializer,
@@ -99,8 +101,8 @@ impl Preparer {
         }
     }
 
-    /// Has the processors prepare the inputs, if there are any, and puts the request back into its queue. The states that it brings stand above
-    /// those that were made for it.
+    /// Lets the processors prepare the inputs, if there are any, and puts the request back into its queue. States in the request replace the
+    /// states that were made for it.
     fn prepare_inputs(&self, mut task: PrepareTask, mut beginning: Beginning) {
         let (load, model) = (Arc::clone(&task.load), Arc::clone(&self.0));
         if let Some(brought) = task.brought.take() {
@@ -127,12 +129,12 @@ impl Preparer {
     // === kept states ===
 
     fn begin_with_kept(&self, task: PrepareTask, of: &LoadInitializer, name: KeptName) {
-        // A kept state comes from the model's own first state.
+        // A kept state begins with the model's own first state, so a request with states of its own cannot use it.
         let has_own = task.brought.as_ref().is_some_and(|brought| brought.has_values());
         if name.name().is_empty() || has_own {
             self.begin_with_steps(task, of, &name, None);
         } else if task.has_slot {
-            // The START that runs the steps may need this very slot.
+            // The START that runs the steps may need this very slot, so this START does not wait for it.
             let found = of.initializer.kept.find_now(&name.key());
             self.begin_with(task, of, &name, found);
         } else {
@@ -149,7 +151,7 @@ impl Preparer {
     }
 
     fn begin_with_steps(&self, task: PrepareTask, of: &LoadInitializer, name: &KeptName, permit: Option<KeepPermit>) {
-        // It may have been cancelled while it waited. Then the next one runs the steps.
+        // The START may have been cancelled while it waited. Then the next one runs the steps.
         if !self.0.is_preparing(task.req) {
             return;
         }
@@ -177,7 +179,7 @@ impl Preparer {
         }
     }
 
-    /// Begins with a copy of the sequence that the client names. The initializer is not asked.
+    /// Copies the sequence that the client names. The initializer is not called.
     fn begin_with_source(&self, task: PrepareTask, from: Id) {
         match self.0.copy_source(&task.load, &from) {
             Ok(found) => self.ask_for_copy(task, found, move |preparer, task| {
@@ -191,7 +193,8 @@ impl Preparer {
         Arc::clone(&self.0).prepared(req, PreparedJob::NotCopied(from, why), Beginning::default());
     }
 
-    /// Asks the thread that owns the other sequence's slot for a copy, and goes on once it is there. `gone` refuses the START if it is not to be had.
+    /// Asks the thread of the other sequence's slot for a copy, and continues once the copy is there. If there is none, `gone` refuses the
+    /// START.
     fn ask_for_copy(
         &self,
         task: PrepareTask,
@@ -234,7 +237,7 @@ impl Waiting for WaitingStart {
     }
 }
 
-/// The steps as the model takes them, counted with the inputs that processors prepare.
+/// The steps as runs of the model. They count as inputs that processors prepare.
 fn take_steps(
     of: &LoadInitializer,
     task: &PrepareTask,
@@ -249,7 +252,7 @@ fn take_steps(
     Ok((steps, held))
 }
 
-/// The steps as the model takes them. The error says which step it does not take.
+/// The steps as runs of the model. The error says which step the model does not accept.
 fn accepted(task: &PrepareTask, steps: Vec<PortTensors>) -> Result<Vec<ModelRun>, String> {
     let step = |(n, inputs)| match intake::accept_run(&task.load.settings, inputs) {
         Ok(run) => {

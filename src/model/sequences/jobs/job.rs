@@ -1,4 +1,4 @@
-//! A request on its way through the server: what it brought, who waits for it, and what its run has left.
+//! A request in progress: its inputs, the receiver of its answer, and the results of its runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,51 +22,51 @@ use super::captured_steps::CapturedRequest;
 use super::job_parts::{EnsembleRole, SequenceClaims, StateSource, StateWrite};
 use super::processing::{Processed, failure};
 
-/// Lives in the driver's table, under the core's lock but for the time of its run.
+/// Stays in the model's table, under the core's lock, except during its runs.
 #[derive(Debug)]
 pub(in crate::model) struct Job {
     pub(in crate::model) load: Arc<LoadedModel>,
-    /// The client's mark.
+    /// The client's own id of the request.
     pub(in crate::model) mark: String,
     pub(in crate::model) id: Id,
     pub(in crate::model) inputs: Vec<Option<Tensor>>,
-    /// The outputs wanted, by their place in the settings.
+    /// The requested outputs, by their index in the settings.
     pub(in crate::model) outputs: Vec<usize>,
     pub(in crate::model) rows: u64,
     pub(in crate::model) arrived: Time,
-    /// When its batch was taken.
+    /// When an instance took its batch.
     pub(in crate::model) taken: Time,
-    /// Known once it runs.
+    /// Its sequence. Known once it runs.
     pub(in crate::model) seq: Option<Seq>,
-    /// Whether the server made the sequence's id; then the answer carries it.
+    /// Whether the server made the sequence's id. The answer then contains the id.
     pub(in crate::model::sequences) made_id: bool,
-    /// Whether the client counts its steps.
+    /// Whether the client numbers its steps.
     pub(in crate::model) counted: bool,
-    /// What its sequence goes on from or begins with, if that is not the first state of config.pbtxt.
+    /// The state that its sequence continues or begins with, if it is not the first state of config.pbtxt.
     pub(in crate::model) source: StateSource,
-    /// What the sequence that it starts takes of the limits.
+    /// The shares of limits that its new sequence takes.
     pub(in crate::model) claims: SequenceClaims,
-    /// What the store is to write of its sequence, or has written.
+    /// The state of its sequence that the store must write or has written.
     pub(in crate::model) write: StateWrite,
-    /// Its part in a request of an ensemble.
+    /// Its role in a request of an ensemble.
     pub(in crate::model) in_ensemble: EnsembleRole,
-    /// What its client reads if the store or a member of an ensemble refuses it.
+    /// The failure for its client, if the store or a member of an ensemble refuses it.
     pub(in crate::model::sequences) failure: Option<Failure>,
-    /// The plug-in that ended the sequence that a refusal tells of.
+    /// The plug-in that ended its sequence, for a refusal that reports the end.
     pub(in crate::model::sequences) ended_by: Option<Box<EndedBy>>,
-    /// How long its runs took; of a request of an ensemble, those of all members.
+    /// The times of its runs. For a request of an ensemble, those of all members.
     pub(in crate::model) compute: RunTimes,
-    /// What a recording tells of it.
+    /// Its facts, for recordings and plug-ins.
     pub(in crate::model) facts: RequestFacts,
-    /// What its run has left, by the outputs that clients see.
+    /// The result of its runs, by the outputs that clients see.
     pub(in crate::model) answer: Option<Result<Vec<Option<Tensor>>, Failure>>,
-    /// What it keeps for the plug-ins that prepare it.
+    /// The data for the plug-ins that prepare and finish it.
     pub(in crate::model) processed: Option<Box<Processed>>,
-    /// The response cache was asked in vain: its answer is to be kept.
+    /// Set if the response cache had no answer. Its answer is then cached.
     pub(in crate::model::sequences) cache_miss: Option<CacheMiss>,
-    /// Its inputs, where its sequence is captured.
+    /// Its inputs, if its sequence is captured.
     pub(in crate::model::sequences) captured: Option<Box<CapturedRequest>>,
-    /// The answer is that of an earlier request of the same step.
+    /// Whether the answer is that of an earlier request of the same step.
     pub(in crate::model::sequences) replayed: bool,
     /// The connection that it came on, if its answer is awaited there.
     pub(in crate::model::sequences) connection: Option<ExecutorHandle>,
@@ -74,8 +74,7 @@ pub(in crate::model) struct Job {
 }
 
 impl Job {
-    /// A request that was accepted, on its way to its queue. What it brings for the beginning of its sequence is prepared like the states of an
-    /// initializer.
+    /// Makes the job of an accepted request. The first state that a START specifies is prepared like the states of an initializer.
     pub(in crate::model) fn new(
         load: Arc<LoadedModel>,
         request: &mut InferRequest,
@@ -119,7 +118,7 @@ impl Job {
         }
     }
 
-    /// Gives a request its names and inputs back, as it came. False if the inputs were not all kept as they came.
+    /// Returns a job's names and inputs to its request, as they came. False if the job does not have all inputs as they came.
     pub(in crate::model::sequences) fn give_back(&mut self, request: &mut InferRequest) -> bool {
         let id = std::mem::take(&mut self.id);
         (request.id, request.sequence.id) = (std::mem::take(&mut self.mark), if self.made_id { Id::None } else { id });
@@ -129,7 +128,7 @@ impl Job {
         inputs.map(|inputs| request.inputs = inputs).is_some()
     }
 
-    /// Takes the inputs that came after the request.
+    /// Adds the inputs that came after the request.
     pub(in crate::model::sequences) fn accept(&mut self, accepted: Accepted, facts: RequestFacts) {
         let Accepted { inputs, outputs, rows, meta, .. } = accepted;
         (self.inputs, self.outputs, self.rows, self.facts) = (inputs, outputs, rows, facts);
@@ -141,7 +140,7 @@ impl Job {
         }
     }
 
-    /// What its row needs to run.
+    /// The work of its row in the next run.
     pub(in crate::model) fn work(&mut self, row: &RealRow) -> RowWork {
         let keeps = self.processed.as_ref().is_some_and(|processed| processed.keeps_next());
         let inputs = match &mut self.processed {
@@ -160,30 +159,29 @@ impl Job {
         }
     }
 
-    /// Whether the state that its run leaves is to be written.
+    /// Whether the state after its run must be written.
     pub(in crate::model) fn is_due(&self) -> bool {
         self.write.due
     }
 
-    /// Whether it was answered without a run, and leaves scratch of processors that is to be written.
+    /// Whether it was answered without a run, and its processors left scratch that must be written.
     pub(in crate::model::sequences) fn leaves_scratch(&self) -> bool {
         let replied = self.processed.as_ref().is_some_and(|processed| !processed.has_run) && !self.replayed;
         replied && !self.facts.end && self.load.durable.as_ref().is_some_and(LoadDurability::is_continual)
     }
 
-    /// Whether this run of it is the first.
+    /// Marks that it has run. Returns whether this run is its first.
     pub(in crate::model) fn begins(&mut self) -> bool {
         self.processed.as_mut().is_none_or(|processed| !std::mem::replace(&mut processed.has_run, true))
     }
 
-    /// Takes what a run has left. With processors, that is the answer only after the last run. Returns whether they failed, so that the sequence has
-    /// to end.
+    /// Takes the result of a run. With processors, the answer is complete only after the last run. Returns whether the sequence has to end.
     pub(in crate::model) fn ran(&mut self, result: Result<Vec<Tensor>, Failure>) -> bool {
         let result = result.map(|outputs| outputs.into_iter().map(Some).collect());
         let answer = match (result, &mut self.processed) {
             (Ok(outputs), Some(processed)) => processed.ran(self.load.processors.as_ref(), outputs),
             (Err(failed), Some(processed)) => {
-                // Without the states of its initializer a sequence does not begin.
+                // A sequence does not begin if a step of its initializer fails.
                 let has_to_end = processed.first_steps.left > 0;
                 let refusal = processed.failed_step(&self.load, &failed);
                 let (model, id) = (&self.load.settings.name, &self.id);
@@ -202,12 +200,13 @@ impl Job {
         fails
     }
 
-    /// Takes a copy of the states that a run has left, to keep them for later sequences. Gives it back if it is to be written as well.
+    /// Keeps a copy of the states for later STARTs, if this run is the last step of an initializer. Returns the copy if it may have to be
+    /// written.
     pub(in crate::model) fn keep(&mut self, copy: Option<StateCopy>) -> Option<StateCopy> {
         let Some(processed) = self.processed.as_mut().filter(|processed| processed.keeps_next()) else { return copy };
         let (permit, copy) = (processed.first_steps.permit.take()?, copy?);
         let values = copy.values();
-        // Both count against the limit of states: the copy goes first, unless it is to be written.
+        // Both count against the limit of states. So the copy is dropped first, unless it must be written.
         let copy = Some(copy).filter(|_| self.write.due);
         match values {
             Ok(values) => permit.keep(&values),
@@ -219,7 +218,7 @@ impl Job {
         copy
     }
 
-    /// Whether a processor has refused its answer and the sequence goes on from its run, for a capture.
+    /// Records for a capture whether a processor refused its answer while the sequence continues from its run.
     pub(in crate::model::sequences) fn set_refused(&mut self, is_refused: bool) {
         if let Some(captured) = &mut self.captured {
             captured.is_refused = is_refused;
@@ -231,7 +230,7 @@ impl Job {
         self.processed.as_ref().filter(|_| self.facts.start).map(|processed| processed.meta.keys).unwrap_or_default()
     }
 
-    /// Counts, records and sends what the run has left.
+    /// Counts, records and sends the result of its runs.
     pub(in crate::model::sequences) fn release(
         mut self,
         now: Time,
@@ -258,7 +257,7 @@ impl Job {
             self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
         }
         if let (Some(captured), Some(answer), false) = (self.captured.take(), &self.answer, self.replayed) {
-            // With a START that a plug-in failed the sequence has ended. The capture goes on with the next START.
+            // If a plug-in failed the START, the sequence has ended. The capture continues with the next START.
             let has_ended = matches!(answer, Err(Failure::Processor(failure)) if failure.ended);
             if !(has_ended && self.facts.start && !captured.is_refused) {
                 captured.answered(answer.as_ref().ok().map(|tensors| named(&self.load, tensors)));
@@ -267,7 +266,7 @@ impl Job {
         self.send(thread);
     }
 
-    /// Counts a request of an ensemble as one run, as long as those of its members together.
+    /// Counts a request of an ensemble as one run, which took as long as those of its members together.
     fn count_members(&self) {
         if self.load.ensemble.is_some() && !self.replayed {
             self.load.ran(&RunSize::alone(self.facts.start, self.rows).times(&self.compute));
@@ -306,7 +305,7 @@ impl Job {
         recorder.request(&self.id, self.facts.through(&self.load, self.arrived, (queue, run), outcome));
     }
 
-    /// Counts, records and answers a request that did not run. `ended` says whether its sequence ended with it.
+    /// Counts, records and answers a request that did not run. `ended`: whether its sequence ended with it.
     pub(in crate::model) fn refuse(
         mut self,
         refusal: Refusal,
@@ -338,7 +337,7 @@ impl Job {
     }
 }
 
-/// The outputs of an answer under their names.
+/// The outputs of an answer with their names.
 pub(in crate::model::sequences) fn named(load: &LoadedModel, answer: &[Option<Tensor>]) -> Vec<NamedTensor> {
     let named = |(output, tensor): (&Output, &Option<Tensor>)| {
         let tensor = tensor.clone()?;
@@ -347,12 +346,12 @@ pub(in crate::model::sequences) fn named(load: &LoadedModel, answer: &[Option<Te
     load.client.outputs.iter().zip(answer).filter_map(named).collect()
 }
 
-/// An id as clients send it: a signed integer where it fits.
+/// An id as clients send it: a signed integer if it fits.
 fn integer(id: u64) -> Parameter {
     i64::try_from(id).map_or(Parameter::Uint(id), Parameter::Int)
 }
 
-/// Triton's count of failures that a refusal belongs to; what is refused before the queue belongs to none.
+/// Triton's failure count for a refusal. `None` if the request was refused before it was queued.
 fn failure_reason(refusal: &Refusal) -> Option<FailureReason> {
     match refusal {
         Refusal::Cancelled => Some(FailureReason::Canceled),

@@ -1,5 +1,5 @@
-//! The parts of a job that only some requests have: where the state of its sequence comes from, what it takes of limits, what is written of it, and its
-//! place in an ensemble. `Job` itself holds what every request has.
+//! The parts of a job that only some requests have: the source of its sequence's state, its claims on limits, its writes to the store, and
+//! its role in an ensemble. `Job` itself has the fields that every request uses.
 
 use bytes::Bytes;
 
@@ -11,35 +11,35 @@ use crate::state::budget::Ticket;
 
 use super::owner::SequencePermit;
 
-/// What its sequence goes on from or begins with, if that is not the first state of config.pbtxt.
+/// The state that its sequence continues or begins with, if it is not the first state of config.pbtxt.
 #[derive(Debug, Default)]
 pub(in crate::model) struct StateSource {
-    /// The state its sequence goes on from, if that was kept elsewhere.
+    /// The snapshot that its sequence continues from, if that was kept outside the slots.
     pub(in crate::model) snapshot: Option<Bytes>,
-    /// The states that its sequence begins with, if they are not those of config.pbtxt. Known once it runs.
+    /// The first states of its sequence, if they are not those of config.pbtxt. Known once it runs.
     pub(in crate::model) first: Option<FirstValues>,
-    /// What a START brings for the beginning of its sequence, until that is made of it.
+    /// The first state that a START specifies, until it is prepared.
     pub(in crate::model::sequences) brought: Option<Box<BroughtStates>>,
-    /// The step of the state that was given to the server for its sequence, and where that came from.
+    /// The step and the origin of a state that was given to the server for its sequence.
     pub(in crate::model::sequences) imported: Option<Box<ImportOrigin>>,
-    /// What the server's store does for it before its turn.
+    /// The store's work for it before its turn.
     pub(in crate::model::sequences) store: Option<Box<StoreWork>>,
-    /// The stored sequence that it goes on with, until that begins here.
+    /// The stored sequence that it continues, until that sequence begins here.
     pub(in crate::model::sequences) kept: Option<Box<KeptSequence>>,
-    /// Of a START on the id of a stored sequence: which sequence of the id that is. It ends once the START takes effect.
+    /// Only for a START on the id of a stored sequence: the incarnation of that sequence. It ends once the START takes effect.
     pub(in crate::model::sequences) replaces: Option<u64>,
-    /// Which sequence of its id it goes on with, and as of which step, if that was kept.
+    /// The incarnation and the step that it continues from, if its sequence was stored.
     pub(in crate::model::sequences) resumed: Option<(u64, u64)>,
-    /// The scratch that its sequence goes on from, if that was kept.
+    /// The scratch that its sequence continues from, if that was stored.
     pub(in crate::model::sequences) kept_scratch: Option<SequenceScratch>,
-    /// The run of it that comes is the first of its sequence, though its state was kept.
+    /// Whether its next run is the first of its sequence, although the state was stored.
     pub(in crate::model::sequences) unrun: bool,
 }
 
-/// What the sequence that it starts takes of the limits.
+/// The shares of limits that its new sequence takes.
 #[derive(Debug, Default)]
 pub(in crate::model) struct SequenceClaims {
-    /// State memory for the sequence it starts.
+    /// State memory for the sequence that it starts.
     pub(in crate::model) ticket: Option<Ticket>,
     /// Counts the sequence it starts for the client that owns it.
     pub(in crate::model::sequences) permit: Option<SequencePermit>,
@@ -47,26 +47,26 @@ pub(in crate::model) struct SequenceClaims {
     pub(in crate::model::sequences) wants: Option<Box<WantedMemory>>,
 }
 
-/// What the store is to write of its sequence, or has written.
+/// The state of its sequence that the store must write or has written.
 #[derive(Debug, Default)]
 pub(in crate::model) struct StateWrite {
-    /// The state that its run has left, until its processors are done.
+    /// The state after its run, until its processors are done.
     pub(in crate::model::sequences) to_seal: Option<RowToSeal>,
-    /// Whether the state that its run leaves is to be written.
+    /// Whether the state after its run must be written.
     pub(in crate::model::sequences) due: bool,
-    /// The last durable step of its sequence, where answers do not wait for theirs.
+    /// The last durable step of its sequence, if answers do not wait for their states.
     pub(in crate::model::sequences) durable_step: Option<u64>,
 }
 
-/// Its part in a request of an ensemble.
+/// Its role in a request of an ensemble.
 #[derive(Debug, Default)]
 pub(in crate::model) struct EnsembleRole {
-    /// Of a START that an ensemble sent and whose inputs are not here yet: takes the report of its slot.
+    /// Only for a START that an ensemble sent and that has no inputs yet: receives the report of its slot.
     pub(in crate::model::sequences) reservation: Option<Reservation>,
-    /// The sequence of an ensemble that the sequence it starts belongs to.
+    /// The ensemble's sequence to which the sequence that it starts belongs.
     pub(in crate::model::sequences) holder: Option<SequenceHolder>,
-    /// Where the load is an ensemble: the request as it came, until its turn.
+    /// If the load is an ensemble: the request as it arrived, until its turn.
     pub(in crate::model::sequences) flow_request: Option<Box<FlowRequest>>,
-    /// Its way through the members, once that has begun.
+    /// Its flow through the members, once that has begun.
     pub(in crate::model::sequences) flow: Option<FlowGuard>,
 }

@@ -1,4 +1,4 @@
-//! What a request keeps while plug-ins prepare and finish it, and the tasks that their threads get.
+//! The data of a request while plug-ins prepare and finish it, and the tasks for their threads.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -21,33 +21,34 @@ use crate::processing::pool::{PREPARED, PreparedBytes};
 use crate::processing::{CallFacts, PendingAnswer, Plan, PortTensors, ProcessorRefusal, RefusedBy, SequenceScratch};
 use crate::telemetry::BatchTimes;
 
-/// What a request that plug-ins prepare keeps beside its job.
+/// Data of a request that plug-ins prepare, besides its job.
 #[derive(Debug)]
 pub(in crate::model) struct Processed {
-    /// As the request was accepted; its features stay when processors change its inputs.
+    /// The properties of the accepted request. Its features stay when processors change its inputs.
     pub(in crate::model::sequences) meta: RequestMeta,
     pub(in crate::model::sequences) facts: CallFacts,
-    /// On whose behalf its plug-ins call other models, if they may.
+    /// The context for calls of its plug-ins to other models, if they may make any.
     pub(in crate::model::sequences) calling: Option<CallingRequest>,
-    /// Gone once the request is over: then a plug-in that waits for another model ends, and a START that waits for the steps of another one.
+    /// Dropped once the request is over. A plug-in that waits for another model then stops, and so does a START that waits for the steps of
+    /// another START.
     pub(super) alive: Option<oneshot::Sender<()>>,
     /// The runs that have not begun.
     pub(in crate::model::sequences) runs: VecDeque<ModelRun>,
     /// The steps that run before the request itself.
     pub(in crate::model::sequences) first_steps: FirstSteps,
-    /// The answer, where the steps are all that runs.
+    /// The answer, if only the initializer's steps run.
     pub(in crate::model::sequences) reply: Option<PortTensors>,
-    /// Outputs of the runs that are over.
+    /// Outputs of the finished runs.
     pub(in crate::model::sequences) outputs: Vec<PortTensors>,
-    /// What the processors need to finish it.
+    /// The data with which the processors finish it.
     pub(in crate::model::sequences) pending: Option<PendingAnswer>,
-    /// The scratch that its sequence gets once it is done.
+    /// The new scratch of its sequence, once it is done.
     pub(in crate::model::sequences) scratch: Option<SequenceScratch>,
     /// The failure for the client, if the processors refused the request.
     pub(in crate::model::sequences) refusal: Option<Failure>,
-    /// Whether an instance has taken it.
+    /// Whether it has begun its first run, or was refused.
     pub(in crate::model::sequences) has_run: bool,
-    /// Bytes of the outputs of the runs that are over.
+    /// Bytes of the outputs of the finished runs.
     output_bytes: usize,
     /// Counts the inputs that processors made.
     held: Option<PreparedBytes>,
@@ -64,15 +65,15 @@ pub(in crate::model::sequences) struct ModelRun {
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct FirstSteps {
     pub(in crate::model::sequences) all: usize,
-    /// Those that have not run.
+    /// Number of steps that have not run.
     pub(in crate::model::sequences) left: usize,
-    /// Keeps the states that they lead to.
+    /// Keeps the states after the steps.
     pub(in crate::model::sequences) permit: Option<KeepPermit>,
-    /// Counts their inputs.
+    /// Counts the inputs of the steps.
     pub(in crate::model::sequences) held: Option<PreparedBytes>,
 }
 
-/// A request that waits for its processors. It is in the table until they begin.
+/// A request that waits for its processors. It stays in the table until they begin.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct LentRequest {
     pub(in crate::model::sequences) req: Req,
@@ -90,9 +91,9 @@ pub(in crate::model::sequences) struct PrepareTask {
     pub(in crate::model::sequences) scratch: SequenceScratch,
     pub(in crate::model::sequences) inputs: PortTensors,
     pub(in crate::model::sequences) meta: RequestMeta,
-    /// What a START brings for the beginning of its sequence.
+    /// The first state that a START specifies.
     pub(in crate::model::sequences) brought: Option<Box<BroughtStates>>,
-    /// Ready once the request is over before its preparation.
+    /// Resolves if the request is over before its preparation.
     pub(in crate::model::sequences) gone: Option<oneshot::Receiver<()>>,
 }
 
@@ -104,11 +105,11 @@ pub(in crate::model::sequences) struct PostTask {
     pub(in crate::model::sequences) facts: CallFacts,
     pub(in crate::model::sequences) pending: PendingAnswer,
     pub(in crate::model::sequences) outputs: Vec<PortTensors>,
-    /// Ready once the request is over before it is finished.
+    /// Resolves if the request is over before it is finished.
     pub(in crate::model::sequences) gone: Option<oneshot::Receiver<()>>,
 }
 
-/// What came of a preparation.
+/// The outcome of a preparation.
 #[derive(Debug)]
 pub(in crate::model::sequences) enum PreparedJob {
     Run(Box<PreparedRuns>),
@@ -130,7 +131,7 @@ pub(in crate::model::sequences) struct PreparedRuns {
     pub(in crate::model::sequences) held: Option<PreparedBytes>,
 }
 
-/// What came of finishing a request: its answer or a refusal, and the scratch that its sequence has then.
+/// The outcome of finishing a request: its answer or a refusal, and the new scratch of its sequence.
 pub(in crate::model::sequences) type FinishedJob = (Result<PortTensors, ProcessorRefusal>, SequenceScratch);
 
 impl Processed {
@@ -153,7 +154,7 @@ impl Processed {
         }
     }
 
-    /// Takes what a prepared request needs besides its runs.
+    /// Stores the parts of a prepared request besides its runs.
     pub(in crate::model::sequences) fn take_pending(
         &mut self,
         pending: Option<PendingAnswer>,
@@ -162,7 +163,7 @@ impl Processed {
         (self.pending, self.held) = (pending, held);
     }
 
-    /// Notes that plug-ins work on the request. The channel that it returns closes once the request is over. There is none if no plug-in makes the
+    /// Records that plug-ins work on the request. The returned channel closes once the request is over. `None` if no plug-in makes the
     /// request wait: it neither calls other models nor waits for the `steps` of an initializer.
     pub(in crate::model::sequences) fn watch(&mut self, steps: bool) -> Option<oneshot::Receiver<()>> {
         if self.calling.is_none() && !steps {
@@ -173,17 +174,17 @@ impl Processed {
         Some(gone)
     }
 
-    /// The properties of the next run, if they may differ from those of the one before.
+    /// The properties of the next run, if they may differ from those of the previous run.
     pub(in crate::model::sequences) fn next_meta(&self) -> Option<RequestMeta> {
         self.runs.front().filter(|_| self.first_steps.all > 0).map(|run| run.meta)
     }
 
-    /// Whether the run that is next leads to states that are kept.
+    /// Whether the states after the next run are kept for later STARTs.
     pub(super) fn keeps_next(&self) -> bool {
         self.first_steps.left == 1 && self.first_steps.permit.is_some()
     }
 
-    /// Why a step of the initializer failed, if that is what ran.
+    /// The refusal for a failed run, if it was a step of the initializer.
     pub(super) fn failed_step(&self, load: &LoadedModel, failed: &Failure) -> Option<ProcessorRefusal> {
         let FirstSteps { all, left, .. } = self.first_steps;
         match (failed, &load.initializer) {
@@ -194,8 +195,8 @@ impl Processed {
         }
     }
 
-    /// Takes the outputs of a run. The answer, if that was the last run and no processor has anything left to do. After an error the sequence has to
-    /// end, for it has run.
+    /// Takes the outputs of a run. Returns the answer if that was the last run and no processor has work left. After an error the sequence
+    /// has to end, because it has run.
     pub(in crate::model::sequences) fn ran(
         &mut self,
         processors: Option<&Processors>,
@@ -231,12 +232,12 @@ impl Processed {
 }
 
 impl PrepareTask {
-    /// Whether its request is over. Takes no lock.
+    /// Whether the request is over. Takes no lock.
     pub(in crate::model::sequences) fn is_over(&mut self) -> bool {
         self.gone.as_mut().is_some_and(|gone| gone.try_recv() == Err(TryRecvError::Closed))
     }
 
-    /// Asks the processors, if there are any. It takes as long as they take. `None` if the request is over before they answer.
+    /// Runs the processors, if there are any, for as long as they take. `None` if the request is over before they answer.
     pub(in crate::model::sequences) async fn run(mut self) -> Option<(Req, PreparedJob)> {
         let gone = self.gone.take();
         unless_gone(gone, self.prepared()).await
@@ -289,7 +290,7 @@ impl PrepareTask {
 }
 
 impl PostTask {
-    /// Asks the processors. It takes as long as they take. `None` if the request is over before they answer.
+    /// Runs the processors for as long as they take. `None` if the request is over before they answer.
     pub(in crate::model::sequences) async fn run(mut self) -> Option<(Req, FinishedJob)> {
         let gone = self.gone.take();
         unless_gone(gone, self.finished()).await
@@ -307,12 +308,12 @@ impl PostTask {
     }
 }
 
-/// The times of a request that ran by itself.
+/// The times of a request that ran alone.
 fn alone(rows: u32, run: Duration) -> BatchTimes {
     BatchTimes { requests: 1, rows, executed: rows, run, ..BatchTimes::default() }
 }
 
-/// What a plug-in answers, unless its request is over before.
+/// The answer of a plug-in. `None` if the request is over first.
 async fn unless_gone<T>(gone: Option<oneshot::Receiver<()>>, answer: impl Future<Output = T>) -> Option<T> {
     let Some(gone) = gone else { return Some(answer.await) };
     match select(pin!(answer), gone).await {
@@ -326,12 +327,12 @@ fn no_processor() -> ProcessorRefusal {
     ProcessorRefusal { ends: true, ..ProcessorRefusal::new("", why) }
 }
 
-/// A refusal in the name of the processor that stands directly in front of the model.
+/// A refusal in the name of the last processor, which is directly in front of the model.
 fn by_last(processors: &Processors, why: RefusedBy) -> ProcessorRefusal {
     ProcessorRefusal::new(processors.chain.names().last().unwrap_or_default(), why)
 }
 
-/// Why the model does not take the inputs of a run. Types and dimensions were checked before.
+/// Why the model does not accept the inputs of a run. Types and dimensions were checked before.
 pub(super) fn not_taken(what: &Invalid) -> String {
     match what {
         Invalid::SequenceBatch => "a step of a sequence has one row".to_owned(),
@@ -341,7 +342,7 @@ pub(super) fn not_taken(what: &Invalid) -> String {
     }
 }
 
-/// A refusal as a surface gets it.
+/// A refusal as a failure for APIs.
 pub(in crate::model::sequences) fn failure(
     refusal: ProcessorRefusal,
     model: &str,

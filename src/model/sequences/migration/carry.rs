@@ -1,11 +1,12 @@
 //! Moves live sequences of a replaced load to the load that took its place: `[reload] then = "carry"`.
 //!
-//! A sequence moves between two of its steps. The thread of its instance copies the state. Under the model's lock the sequence then ends on the
-//! old load, and its state waits for the next step, which begins it on the new load. So no request comes between, and the memory goes along.
-//! A sequence that is busy is tried again. After [`GRACE`] the rest ends.
+//! A sequence moves between two of its steps. The thread of its instance copies the state. Then, under the model's lock, the sequence ends on
+//! the old load and its state waits for the next step, which begins it on the new load. So no request can come between, and the memory moves
+//! along. A busy sequence is tried again. After [`GRACE`] the remaining sequences end.
 //!
-//! Where states are written while their sequences live, the state waits in the store instead. It stays marked with the files of the old load; the
-//! store knows that the new load goes on from it. That is so before the new load serves, and so it holds after a crash, too.
+//! If states are written while their sequences live, the state waits in the store instead. It stays marked with the files of the old load.
+//! The store also records that the new load continues from it. Sequor writes that record before the new load serves, so that it holds after a
+//! crash.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,19 +22,19 @@ use crate::model::sequences::table::{Import, SequenceLookup as _, Table};
 use crate::model::sequences::write_back::{can_leave, post_leave};
 use crate::state::tier::{Successions, VersionDigest};
 
-/// Places of the table that are looked at, at one time.
+/// Places of the table that are read at a time.
 const PORTION: u32 = 64;
-/// Between two portions, and between two looks at sequences that were busy.
+/// Pauses: between two portions, and before busy sequences are tried again.
 const PAUSE: Duration = Duration::from_millis(1);
 const AGAIN: Duration = Duration::from_millis(20);
-/// How long sequences may be busy, once they are to move.
+/// Maximum time for which sequences may be busy, once they have to move.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Loads of a model that others replace, and what comes of their sequences.
+/// The replaced loads of a model, and whether their sequences move.
 #[derive(Debug)]
 pub(in crate::model) struct Handover {
     replaced: Vec<ReplacedLoad>,
-    /// The successions once the new loads serve.
+    /// The successions that hold once the new loads serve.
     after: Successions,
 }
 
@@ -46,8 +47,8 @@ struct ReplacedLoad {
 }
 
 impl Handover {
-    /// Notes which stored states the new loads go on from, before these serve. Returns once that is durable, so that a crash finds it. Until they serve,
-    /// the loads before go on from what they went on from.
+    /// Stores which states the new loads continue from, before these serve. Returns once that is durable or its write has failed. Until the
+    /// new loads serve, the present successions hold for the old loads.
     pub(in crate::model) fn begin(
         model: &ModelScheduler,
         old: Vec<Arc<LoadedModel>>,
@@ -57,7 +58,7 @@ impl Handover {
         let stays = loads.iter().filter(|load| !load.is_retired() && old.iter().all(|old| old.key != load.key));
         let newest = stays.chain(fresh).max_by_key(|load| load.version);
         let replaced = |old: Arc<LoadedModel>| {
-            // A version that is served on takes over from itself.
+            // A version that gets a new load is its own successor.
             let new = fresh.iter().find(|new| new.version == old.version).or(newest).cloned();
             let moves = new.as_ref().is_some_and(|new| moves(model, &old, new));
             ReplacedLoad { old, new, moves }
@@ -76,7 +77,7 @@ impl Handover {
         Handover { replaced, after }
     }
 
-    /// Takes the old loads out of service. Their live sequences go on for a time; then they move or end, as the new load says.
+    /// Takes the old loads out of service. Their live sequences continue for a time. Then they move or end, as the new load specifies.
     pub(in crate::model) fn complete(self, model: &Arc<ModelScheduler>) {
         model.change(|table, _| (table.successions, table.coming) = (self.after, None));
         for replaced in &self.replaced {
@@ -84,7 +85,7 @@ impl Handover {
         }
     }
 
-    /// The new loads do not serve.
+    /// Stores the present successions again, because the new loads do not serve.
     pub(in crate::model) fn withdraw(self, model: &ModelScheduler) {
         let before = {
             let mut table = model.table.lock();
@@ -108,7 +109,7 @@ fn moves(model: &ModelScheduler, old: &LoadedModel, new: &LoadedModel) -> bool {
     new.settings.reload.carries && fits.is_ok()
 }
 
-/// Changes what goes on from which stored states. What a new load itself made before is its own again.
+/// Updates the successions for these replaced loads. States that a new load's own files made belong to it again.
 fn succeed(successions: &mut Successions, replaced: &[ReplacedLoad], fresh: &[Arc<LoadedModel>]) {
     successions.keep_only(|of| fresh.iter().all(|new| stored_as(new) != Some(of)));
     for ReplacedLoad { old, new, moves } in replaced {
@@ -120,7 +121,8 @@ fn succeed(successions: &mut Successions, replaced: &[ReplacedLoad], fresh: &[Ar
     }
 }
 
-/// Has the store keep the successions, if it does not have them. The table must not be locked: its owner may wait for the store's other work.
+/// Stores the successions, if the store does not have them. Call it without the table's lock: it waits for the store's thread, which may need
+/// that lock.
 fn write(model: &ModelScheduler, successions: &Successions) {
     if let Some(store) = model.store.get() {
         store.succeed(&model.name, successions.clone());
@@ -131,7 +133,7 @@ fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &Repla
     let reload = new.as_ref().map(|new| new.settings.reload).unwrap_or_default();
     let (at, is_replaced) = (model.now() + reload.drain, new.is_some());
     let new = new.as_ref().filter(|_| *moves);
-    // What was to move to the old load moves to the new one, or ends with its own.
+    // Sequences that should move to the old load move to the new one, or end with their own load.
     model.carrying.lock().retain_mut(|of| {
         if of.to.key != old.key {
             return true;
@@ -141,7 +143,7 @@ fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &Repla
         next.inspect(|new| of.to = Arc::clone(new)).is_some()
     });
     model.change(|table, now| {
-        // Under the lock: no sequence moves to a load that is retired.
+        // Under the lock, so that no sequence moves to a retired load.
         old.retire();
         move_on(table, now, old, new);
         if is_replaced && new.is_none() && is_waited_for(table, &model.loads(), old) {
@@ -161,14 +163,14 @@ fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &Repla
     model.arm(at);
 }
 
-/// Whether stored sequences can go on with this load alone. They have the same time for it as live ones.
+/// Whether there are stored sequences that can continue on this load alone. They get as much time for it as live ones.
 fn is_waited_for(table: &Table, loads: &[Arc<LoadedModel>], old: &LoadedModel) -> bool {
     let Some(made_by) = stored_as(old) else { return false };
     let serves = loads.iter().any(|load| !load.is_retired() && stored_as(load) == Some(made_by));
     !serves && table.kept.values().any(|kept| kept.version_digest() == made_by)
 }
 
-/// Why sequences of one load cannot go on with another, if they cannot: the same requests must mean the same there.
+/// Checks that sequences of one load can continue on another, where the same requests must mean the same. The error says why they cannot.
 fn fits(old: &LoadedModel, new: &LoadedModel) -> Result<(), String> {
     for load in [old, new] {
         if load.processors.is_some() || load.ensemble.is_some() {
@@ -208,7 +210,7 @@ fn fits(old: &LoadedModel, new: &LoadedModel) -> Result<(), String> {
     }
 }
 
-/// What stored states of a load are marked with.
+/// The version and digest that mark a load's stored states. `None` if its states are not stored.
 fn stored_as(load: &LoadedModel) -> Option<VersionDigest> {
     load.durable.as_ref().map(|durable| durable.version_digest(load.version))
 }
@@ -217,7 +219,7 @@ fn is_in_store(load: &LoadedModel) -> bool {
     load.durable.as_ref().is_some_and(LoadDurability::is_continual)
 }
 
-/// Sends states that wait for a replaced load on to the next, or ends their sequences.
+/// Passes states that wait for a replaced load on to the next load, or ends their sequences.
 fn move_on(table: &mut Table, now: Time, old: &LoadedModel, new: Option<&Arc<LoadedModel>>) {
     for (id, import) in table.imports.take_for(old) {
         let Import { origin: ImportOrigin { step, carried, .. }, snapshot, ticket, .. } = import;
@@ -236,7 +238,7 @@ fn move_on(table: &mut Table, now: Time, old: &LoadedModel, new: Option<&Arc<Loa
     }
 }
 
-/// Moves sequences whose time has come, and ends what waited for a step for too long. Called by the timer.
+/// Moves the sequences of loads that are due, and ends those whose state has waited for a step for too long. Called by the timer.
 pub(in crate::model::sequences) fn tick(model: &Arc<ModelScheduler>) {
     expire(model);
     let now = model.now();
@@ -245,20 +247,20 @@ pub(in crate::model::sequences) fn tick(model: &Arc<ModelScheduler>) {
         let load = model.loads().iter().find(|load| load.key == of.load).cloned();
         let next = load.and_then(|load| ask_some(model, &load, &of));
         let mut carrying = model.carrying.lock();
-        // Its target may be another one by now.
+        // The target may have changed meanwhile.
         match next.zip(carrying.iter_mut().find(|other| other.load == of.load)) {
             Some(((at, from), of)) => (of.at, of.from) = (at, from),
             None => carrying.retain(|other| other.load != of.load),
         }
     }
-    // Also for those whose time had not come: the timer knows the soonest deadline alone.
+    // Also for loads that were not due, because the timer keeps only the soonest deadline.
     let next = model.carrying.lock().iter().map(|of| of.at).min();
     if let Some(at) = next {
         model.arm(at);
     }
 }
 
-/// Asks a portion of the sequences to leave. Returns when and where to go on, if any live.
+/// Asks a portion of the load's sequences to leave. Returns when and at which place to continue. `None` if no sequence lives on the load.
 fn ask_some(model: &Arc<ModelScheduler>, load: &Arc<LoadedModel>, of: &CarriedLoad) -> Option<(Time, u32)> {
     if model.usage(load.key).live == 0 {
         return None;
@@ -273,7 +275,7 @@ fn ask_some(model: &Arc<ModelScheduler>, load: &Arc<LoadedModel>, of: &CarriedLo
     Some((model.now() + pause, rest.unwrap_or(0)))
 }
 
-/// Puts a state back to where it was found, if no step has run with it since: no slot has it, so no thread can copy it.
+/// Returns a state to where it came from, if no step has run with it since. It is in no slot, so no thread can copy it.
 fn return_to_store(model: &Arc<ModelScheduler>, view: &SequenceView) -> bool {
     let mut is_back = false;
     model.change(|table, now| {
@@ -286,15 +288,15 @@ fn return_to_store(model: &Arc<ModelScheduler>, view: &SequenceView) -> bool {
     is_back
 }
 
-/// A sequence that can move, if it is at this step.
+/// The view of a sequence, if it is at this step and can move.
 fn is_as_seen(table: &Table, now: Time, seq: Seq, step: u64) -> Option<SequenceView> {
     let view = table.core.view_of(seq).filter(|view| view.step == step && can_leave(view) && view.due > now)?;
     let may_move = !table.stopping && !table.is_held(seq) && table.is_sole(seq, &view.id);
     may_move.then_some(view)
 }
 
-/// Moves a sequence whose state of this step was copied, if it is as it was. Returns the file if the state is to wait in the store. Called by the
-/// thread that runs its steps.
+/// Moves a sequence whose state at this step was copied, if it has not changed since. Returns the file if the state has to wait in the store.
+/// Called by the thread that runs the sequence's steps.
 pub(in crate::model::sequences) fn leave(
     model: &Arc<ModelScheduler>,
     seq: Seq,
@@ -312,7 +314,7 @@ pub(in crate::model::sequences) fn leave(
         if is_written || (!is_paused && model.room_to_leave() > 0) {
             return Some(file);
         }
-        // Without room it stays, and is asked again. A store that fails is not waited for.
+        // If the store has no room, the sequence stays and is asked again. Sequor does not wait for a store that fails.
         if !is_paused {
             return None;
         }
@@ -338,7 +340,7 @@ fn move_in_memory(model: &Arc<ModelScheduler>, seq: Seq, step: u64, (file, targe
             }
         }
         table.apply(now, Event::End(seq, EndReason::Spilled));
-        // What the store has of it is out of date with its next step.
+        // The stored state becomes out of date with the next step.
         if let Some(incarnation) = written {
             table.forget_state(id.clone(), incarnation);
         }
@@ -351,7 +353,7 @@ fn move_in_memory(model: &Arc<ModelScheduler>, seq: Seq, step: u64, (file, targe
     }
 }
 
-/// Ends what waited for a step for longer than its sequence may be idle.
+/// Ends sequences whose state has waited for a step for longer than their idle time.
 fn expire(model: &Arc<ModelScheduler>) {
     if model.table.lock().imports.is_empty() {
         return;

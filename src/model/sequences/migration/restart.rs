@@ -1,4 +1,4 @@
-//! Takes over the sequences that the store keeps of a model, and writes the live ones when the server stops.
+//! Takes over the stored sequences of a model, and writes the live ones when the server stops.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use crate::tensor::NamedTensor;
 
 use super::carry;
 
-/// Places of the table whose states are copied at one time.
+/// Places of the table whose states are copied at a time.
 const PORTION: u32 = 64;
-/// Ends of sequences that are remembered over a restart.
+/// Maximum number of ends that are remembered over a restart.
 const ENDS: usize = 4096;
 
-/// What came of the live sequences of a server that stops.
+/// The outcome for the live sequences of a server that stops.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::model) struct KeptLive {
     pub(in crate::model) kept: u64,
-    /// They had a state, which could not be written.
+    /// Number of sequences with a state that could not be written.
     pub(in crate::model) lost: u64,
-    /// Why the first of them could not be.
+    /// Why the first of these could not be written.
     pub(in crate::model) why: Option<String>,
 }
 
-/// What came of asking a sequence to leave; nothing, if it has ended.
+/// The outcome of asking a sequence to leave. `None` if it has ended or changed.
 type LeaveOutcome = Option<Result<LeftState, SnapshotError>>;
 
 impl KeptLive {
@@ -45,7 +45,7 @@ impl KeptLive {
     }
 }
 
-/// Takes over the sequences that the store keeps of this model. Idle time goes on from now.
+/// Takes over the stored sequences of this model. Their idle time counts from now on.
 pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore) {
     store.begin_running();
     let (kept, successions) = (store.list(&model.name), store.successions(&model.name));
@@ -56,7 +56,7 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore)
     table.kept.extend(kept);
     let stored: HashSet<VersionDigest> = table.kept.values().map(KeptSequence::version_digest).collect();
     table.successions = successions;
-    // What nothing is stored of any more needs no successor.
+    // A version without stored states needs no successor.
     let fewer = table.successions.keep_only(|of| stored.contains(&of)).then(|| table.successions.clone());
     let next = table.kept.values().map(|kept| kept.until).min();
     table.kept_due = next.unwrap_or(Time::NEVER);
@@ -70,7 +70,7 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore)
     }
 }
 
-/// Takes over the ends that the store remembers, once a load serves: with a load that fails to start they would be forgotten.
+/// Takes over the stored ends, once a load serves. They would be lost with a load that fails to start.
 pub(in crate::model) fn take_ended(model: &Arc<ModelScheduler>, store: &SequenceStore, load: LoadId) {
     let ended = store.take_ended(&model.name);
     model.change(|table, _| {
@@ -79,10 +79,10 @@ pub(in crate::model) fn take_ended(model: &Arc<ModelScheduler>, store: &Sequence
     });
 }
 
-/// A sequence that is kept and was not gone on from: id, the version that goes on from it, what is stored, and the idle time that is left.
+/// A stored sequence that was not continued yet: id, the version that continues it, the facts about its state, and the idle time left.
 type Resumable = (Id, u64, Arc<StateHead>, Option<Duration>);
 
-/// The sequences that are kept.
+/// The stored sequences of a model.
 pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<Resumable> {
     let now = model.now();
     let left = |kept: &KeptSequence| (kept.until != Time::NEVER).then(|| kept.until - now);
@@ -93,7 +93,7 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<Resumable> {
 
 // === the server stops ===
 
-/// Writes the live sequences of loads that keep them when the server stops. Each ends here with its last committed step.
+/// Writes the live sequences of loads that store them when the server stops. Each ends here with its last committed step.
 pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
     model.table.lock().stopping = true;
     turn_waiting_away(model);
@@ -101,7 +101,7 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
         let mut table = model.table.lock();
         let ended = table.core.ended(ENDS).into_iter();
         let ended: Vec<_> = ended.map(|(id, stone)| (id, table.ended_state(stone))).collect();
-        // Those that left memory while the disk was full.
+        // Sequences that left memory while the disk was full.
         let unwritten = |(id, kept): (&Id, &KeptSequence)| {
             let file = Bytes::clone(&kept.unwritten.as_ref()?.file);
             Some(LeftState { id: id.clone(), head: Arc::clone(&kept.head), file, is_stored: false })
@@ -136,8 +136,8 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
     sum
 }
 
-/// Ends sequences that wait for a slot, so that none gets one of a sequence that leaves, only to be lost with it. A state that was found elsewhere goes
-/// back.
+/// Ends sequences that wait for a slot. Otherwise one could get the slot of a sequence that leaves, only to be lost with it. A state that
+/// came from elsewhere goes back.
 fn turn_waiting_away(model: &Arc<ModelScheduler>) {
     let mut from = Some(0);
     while let Some(place) = from {
@@ -160,7 +160,7 @@ fn turn_away(table: &mut Table, now: Time, seq: Seq) {
     table.apply(now, Event::End(seq, why));
 }
 
-/// The state of a sequence between two loads, if the second one keeps its sequences.
+/// The state of a sequence that moves between two loads, if the new load stores its sequences.
 fn carried_state(id: Id, import: Import, now: Time) -> Option<LeftState> {
     let ImportOrigin { step, carried, .. } = import.origin;
     let Carried { load, until, idle } = carried?;
@@ -172,7 +172,7 @@ fn carried_state(id: Id, import: Import, now: Time) -> Option<LeftState> {
     Some(LeftState { id, head, file: import.snapshot, is_stored: false })
 }
 
-/// A portion of states that the store writes.
+/// A portion of states that the store is writing.
 struct PortionWrite {
     count: u64,
     failed: Receiver<FailedChanges>,
@@ -186,7 +186,7 @@ impl PortionWrite {
     }
 }
 
-/// Has the store write what sequences have left.
+/// Starts writing the states of sequences that have left.
 fn begin_write(model: &str, store: &SequenceStore, states: Vec<LeftState>) -> PortionWrite {
     let (sender, failed) = sync_channel(1);
     let (count, change) = (states.len() as u64, |LeftState { id, head, file, .. }: LeftState| TierChange::Put {
@@ -198,7 +198,7 @@ fn begin_write(model: &str, store: &SequenceStore, states: Vec<LeftState>) -> Po
     PortionWrite { count, failed }
 }
 
-/// Has the store remember how sequences have ended.
+/// Stores how sequences have ended.
 fn remember(model: &str, store: &SequenceStore, ended: Vec<(Id, EndedState)>) {
     let change = |(id, ended): (Id, EndedState)| TierChange::Remember { key: TierKey::new(model, &id), ended };
     let of = model.to_owned();
@@ -209,7 +209,7 @@ fn remember(model: &str, store: &SequenceStore, ended: Vec<(Id, EndedState)>) {
     });
 }
 
-/// Asks the instance of a sequence for its state. With that the sequence leaves.
+/// Asks the instance of a sequence for its state. The sequence leaves with it.
 fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Receiver<LeaveOutcome>> {
     let load = model.loads().iter().find(|load| load.key == view.load).cloned()?;
     let at_stop = load.durable.as_ref()?.at_stop();
@@ -223,7 +223,7 @@ fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Rece
     let (tell, left) = sync_channel(1);
     let unrun = sealing::unrun_file(&model.table.lock(), &model.name, view);
     if let Some(file) = unrun {
-        // Its requests were answered without a run. The state that it begins with is in no slot.
+        // Its requests were answered without a run, so its first state is in no slot.
         let gone = match file {
             Ok(file) => leave(model, view.seq, Leaving::Stop, view.step, file),
             Err(error) => Some(Err(error)),
@@ -234,8 +234,8 @@ fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Rece
     spill::post_leave(&model.name, &load, view, Leaving::Stop, reply).then_some(left)
 }
 
-/// Ends a sequence whose state of this step was copied, and returns what is kept of it. Nothing, if it is not as it was. Called by the thread that
-/// runs its steps.
+/// Ends a sequence whose state at this step was copied, and returns the state to store. `None` if the sequence has changed since. Called by
+/// the thread that runs its steps.
 pub(in crate::model) fn leave(
     model: &Arc<ModelScheduler>,
     seq: Seq,
@@ -262,33 +262,33 @@ pub(in crate::model) fn leave(
     leave_as(model, &leaving.view, why, left)
 }
 
-/// A sequence that is to leave, as it was when its state was copied.
+/// A sequence that will leave, as it was when its state was copied.
 struct LeavingSequence {
     view: SequenceView,
     load: Arc<LoadedModel>,
-    /// The answer to its last step, if its client counts steps.
+    /// The answer to its last step, if its client numbers steps.
     answer: Option<Vec<NamedTensor>>,
     scratch: SequenceScratch,
-    /// Its number in the store, if its states are written while it lives.
+    /// Its incarnation in the store, if its states are written while it lives.
     incarnation: Option<u64>,
-    /// Whether the store has been given its state.
+    /// Whether its present state was handed to the store.
     is_written: bool,
 }
 
 impl LeavingSequence {
-    /// Looks up a sequence. `None` if this step is not its last one.
+    /// Looks up a sequence. `None` if this is not its last step.
     fn look_up(model: &ModelScheduler, seq: Seq, step: u64) -> Option<LeavingSequence> {
         let table = model.table.lock();
         let live = table.live(seq)?;
         let view = table.core.view_of(seq).filter(|view| view.step == step)?;
-        // The state may be of a step that is not answered yet. The answer of the one before is not its answer.
+        // The state may be of a step that is not answered yet. The previous answer does not belong to that step.
         let answer = table.last_answer(seq).filter(|_| table.core.is_answered(seq));
         let incarnation = live.written.as_ref().map(|of| of.incarnation);
         let (load, scratch, is_written) = (Arc::clone(&live.load), live.scratch.clone(), live.is_written(step));
         Some(LeavingSequence { view, load, answer, scratch, incarnation, is_written })
     }
 
-    /// What the store has of it, if that is all there is to keep.
+    /// The sequence as the store has it, if the store has everything.
     fn stored(&self, model: &str, durable: &LoadDurability) -> Option<LeftState> {
         if !self.is_written || self.load.scratch_owners().is_some() {
             return None;
@@ -299,7 +299,7 @@ impl LeavingSequence {
         is_whole.then(|| LeftState { id: self.view.id.clone(), head, file: Bytes::new(), is_stored: true })
     }
 
-    /// Its file: the states, the scratch of its processors and the last answer.
+    /// Its file: the states, the scratch of its processors, and the last answer.
     fn file(&self, states: Vec<u8>) -> Result<Vec<u8>, SnapshotError> {
         let with_scratch = match self.load.scratch_owners() {
             // The scratch is committed when the step is answered.
@@ -315,7 +315,7 @@ impl LeavingSequence {
         }
     }
 
-    /// Its head and this file, as the store keeps them.
+    /// This file with its head, as the store keeps them.
     fn left(&self, durable: &LoadDurability, file: Vec<u8>, now: Time) -> LeftState {
         let LeavingSequence { view, load, .. } = self;
         let quiet = now.since(view.touched);
@@ -328,7 +328,7 @@ impl LeavingSequence {
     }
 }
 
-/// Ends a sequence of which this is kept, if it is as it was.
+/// Ends a sequence whose state is kept as `left`, if it has not changed.
 fn leave_as(model: &Arc<ModelScheduler>, view: &SequenceView, why: Leaving, left: LeftState) -> LeaveOutcome {
     let mut has_left = false;
     model.change(|table, now| has_left = spill::leave(model, table, now, view.seq, why, &left));

@@ -1,4 +1,4 @@
-//! Sequences that do not live here and whose states the server's store keeps, and what the store does for a request before its turn.
+//! Sequences that are in the server's store and not in memory, and the store's work for a request before its turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,36 +15,35 @@ use crate::state::{answer_of, check_snapshot, scratch_of};
 use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
 
-/// A look at all sequences that wait for a step comes no sooner after the one before than this for each of them, so that the table is not locked by
-/// looks alone.
+/// Minimum time between two looks at all stored sequences, multiplied by their number. So looks alone cannot keep the table locked.
 pub(in crate::model::sequences) const LOOK: Duration = Duration::from_micros(10);
 
-/// A sequence whose next step goes on from a stored state.
+/// A sequence whose next step continues from a stored state.
 #[derive(Debug, Clone)]
 pub(in crate::model::sequences) struct KeptSequence {
     pub(in crate::model::sequences) head: Arc<StateHead>,
     /// When it expires. Idle time passes only while a server runs.
     pub(in crate::model::sequences) until: Time,
-    /// Its file, until the store has it.
+    /// Its file, until the store has written it.
     pub(in crate::model::sequences) unwritten: Option<Arc<UnwrittenFile>>,
 }
 
-/// The file of a sequence that has left memory. Its bytes are counted until the store has it, or nothing needs it any more.
+/// The file of a sequence that has left memory. Its bytes are counted until the store has it, or nothing needs it.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct UnwrittenFile {
     pub(in crate::model::sequences) file: Bytes,
     counter: Arc<AtomicU64>,
 }
 
-/// What the store does for a step before its turn: it reads the state that the step goes on from.
+/// The store's work for a step before its turn: it reads the state that the step continues from.
 #[derive(Debug, Clone)]
 pub(in crate::model) struct StoreWork {
     pub(in crate::model::sequences) kept: KeptSequence,
-    /// As the request was accepted.
+    /// The properties of the request as it was accepted.
     pub(in crate::model::sequences) meta: RequestMeta,
 }
 
-/// The same on its way to the store.
+/// The same work on its way to the store.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct StoreTask {
     pub(in crate::model::sequences) req: Req,
@@ -52,22 +51,22 @@ pub(in crate::model::sequences) struct StoreTask {
     pub(in crate::model::sequences) load: Arc<LoadedModel>,
     pub(in crate::model::sequences) key: TierKey,
     pub(in crate::model::sequences) work: Box<StoreWork>,
-    /// What the store does with the state. After a crash nothing may go on from a state that was gone on from already.
+    /// What the store does with the state after reading it. After a crash no request may continue from a state that was continued already.
     pub(in crate::model::sequences) then: AfterTake,
 }
 
-/// A stored state that fits, and the answer of its last step by the outputs that clients see.
+/// A stored state that fits its load, and the answer of its last step by the outputs that clients see.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct ResumedState {
     pub(in crate::model::sequences) snapshot: Bytes,
     pub(in crate::model::sequences) answer: Vec<Option<Tensor>>,
     /// The scratch of the load's processors, if it has any.
     pub(in crate::model::sequences) scratch: Option<SequenceScratch>,
-    /// No step has run with it yet.
+    /// Whether no step has run with it yet.
     pub(in crate::model::sequences) unrun: bool,
 }
 
-/// A sequence that has ended and is to be forgotten by the store.
+/// An ended sequence that the store must forget.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct Forgotten {
     pub(in crate::model::sequences) id: Id,
@@ -79,7 +78,7 @@ pub(in crate::model::sequences) struct Forgotten {
 #[derive(Debug)]
 pub(in crate::model::sequences) struct KeptStore {
     store: Option<Arc<SequenceStore>>,
-    /// Whether the store had sequences of this model.
+    /// Whether the store may have sequences of this model.
     has_kept: AtomicBool,
 }
 
@@ -100,7 +99,7 @@ impl KeptStore {
         self.store.as_ref()
     }
 
-    /// Does the store's part for a request. `done` runs on the store's thread.
+    /// Reads the state for a request from the store. `done` runs on the store's thread.
     pub(in crate::model::sequences) fn take(
         &self,
         task: StoreTask,
@@ -128,12 +127,12 @@ impl KeptStore {
 }
 
 impl KeptSequence {
-    /// The version that made the state.
+    /// The version, with its digest, that made the state.
     pub(in crate::model::sequences) fn version_digest(&self) -> VersionDigest {
         VersionDigest { version: self.head.version, digest: self.head.digest }
     }
 
-    /// Why this load does not go on from the state with such a step, if it does not. `successors` may do so besides the version that made it.
+    /// Why this load cannot continue from the state with such a step. `None` if it can. `successors` may do so besides the version that made it.
     pub(in crate::model::sequences) fn misfit(
         &self,
         load: &LoadedModel,
@@ -173,7 +172,7 @@ impl Drop for UnwrittenFile {
     }
 }
 
-/// What a client reads if the store failed.
+/// The failure that a client gets if the store failed.
 fn store_failure(model: &str, id: &Id, error: &TierError) -> Failure {
     let (model, id, why) = (model.to_owned(), id.clone(), error.to_string());
     match error {
@@ -182,8 +181,8 @@ fn store_failure(model: &str, id: &Id, error: &TierError) -> Failure {
     }
 }
 
-/// What the store has found for a request, checked against its load. If the store still has a state that another request could go on from after a crash,
-/// the request fails, also if the file that it goes on from is here.
+/// Checks the store's result for a request against its load. If the store still has a state that another request could continue from after a
+/// crash, the request fails. That holds even if its file is in memory.
 fn checked(task: &StoreTask, TakenState { found, changed }: TakenState) -> Result<ResumedState, Failure> {
     let (model, id) = (&task.key.model, &task.key.id);
     let failed = |error: TierError| store_failure(model, id, &error);
@@ -191,7 +190,7 @@ fn checked(task: &StoreTask, TakenState { found, changed }: TakenState) -> Resul
     let KeptSequence { head: wanted, unwritten, .. } = &task.work.kept;
     let found = match (found, unwritten) {
         (Ok(Some((head, file))), _) if head == *wanted => Some((head, Bytes::from(file))),
-        // What the store could not take is still here.
+        // A file that the store could not take is still in memory.
         (_, Some(unwritten)) => Some((Arc::clone(wanted), Bytes::clone(&unwritten.file))),
         (found, None) => found.map_err(failed)?.map(|(head, file)| (head, Bytes::from(file))),
     };

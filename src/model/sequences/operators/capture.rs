@@ -1,7 +1,7 @@
 //! Captures a sequence for an operator: its state, and the inputs and outputs of the steps that follow.
 //!
-//! Requests that were submitted before the capture began are not noted. So if a step is missing between the state and the first noted step, the
-//! state is copied again: a capture never has a gap. While the sequence has no state, the capture waits for one.
+//! Requests that were submitted before the capture began are not recorded. So if a step is missing between the state and the first recorded
+//! step, the state is copied again: a capture never has a gap. While the sequence has no state, the capture waits for one.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::state::{CapturedStep, with_steps};
 
 use super::state_transfer::{AGAIN, TransferError, snapshot};
 
-/// Steps that may wait to be taken. Without room for a step there is a gap, and the state is copied again.
+/// Maximum number of steps in the channel. A step that does not fit leaves a gap, and the state is copied again.
 const WAITING: usize = 1024;
 
-/// How much of a sequence is captured. What comes first ends the capture; so does an END.
+/// The limits of a capture. The first one that is reached ends it. An END ends it, too.
 #[derive(Debug, Clone, Copy)]
 pub struct CaptureLimits {
     pub steps: usize,
@@ -30,16 +30,16 @@ pub struct CaptureLimits {
 
 /// A state, and the steps that followed without a gap.
 struct CaptureState {
-    /// The last step that is contained, or has failed.
+    /// The last step that is contained or has failed.
     last: u64,
-    /// Whether that step has failed: a client that counts its steps sends it again.
+    /// Whether that step has failed. A client that numbers its steps sends it again.
     has_failed: bool,
     file: Vec<u8>,
     steps: Vec<CapturedStep>,
 }
 
 impl CaptureState {
-    /// Takes a step. `Some`: why the capture ends with it. The error gives back a step that is not the next one.
+    /// Adds a step. Returns the reason if the capture ends with it. The error gives back a step that is not the next one.
     fn take(&mut self, step: CapturedStep) -> Result<Option<&'static str>, CapturedStep> {
         if !step.start && !self.comes_next(step.number) {
             return Err(step);
@@ -50,13 +50,13 @@ impl CaptureState {
         Ok(ended)
     }
 
-    /// Takes a START that has failed: the sequence goes on with its first state. A client that counts its steps sends the START again.
+    /// Adds a START that has failed. The sequence continues with its first state. A client that numbers its steps sends the START again.
     fn fail_start(&mut self, step: CapturedStep) {
         (self.last, self.has_failed) = (step.number, true);
         self.steps.push(step);
     }
 
-    /// Takes that a step has failed and changed nothing.
+    /// Records that a step has failed and changed nothing.
     fn fail(&mut self, number: u64) {
         if self.comes_next(number) {
             (self.last, self.has_failed) = (number, true);
@@ -72,7 +72,8 @@ impl CaptureState {
     }
 }
 
-/// Captures a live sequence of this load. Waits for its steps, so no socket may wait for this. `digest` is that of the load's files.
+/// Captures a live sequence of this load. Blocks until its steps have run, so no connection's thread may call it. `digest` is that of the
+/// load's files.
 pub(in crate::model) fn capture(
     model: &ModelScheduler,
     load: &LoadedModel,
@@ -88,7 +89,7 @@ pub(in crate::model) fn capture(
         return Err(TransferError::Busy { model: name.clone() });
     };
     let state_now = || state_now(model, load, id, &guard.active, (limits, until));
-    // What was captured before has no gap, so it is kept if there is no state to begin anew from.
+    // The steps captured so far have no gap. So they are kept if there is no new state to begin with.
     let anew = |taken: &CaptureState| {
         guard.active.gives_back(taken.bytes());
         match state_now() {
@@ -125,7 +126,7 @@ pub(in crate::model) fn capture(
             },
         }
     };
-    // Steps that were noted before the state was there may not fit beside it.
+    // Steps that were recorded before the state may not fit beside it.
     while taken.bytes() > limits.bytes && taken.steps.pop().is_some() {
         ended = "bytes";
     }
@@ -136,7 +137,7 @@ fn next(receiver: &Receiver<CaptureNews>, until: Instant) -> Option<CaptureNews>
     receiver.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
 }
 
-/// The state as it is now, and no step beyond it. Waits for it while the first run of the sequence's life has not ended.
+/// Copies the present state, with no step beyond it. If the sequence has no state yet, waits until its first run has ended.
 fn state_now(
     model: &ModelScheduler,
     load: &LoadedModel,

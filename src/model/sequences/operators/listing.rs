@@ -1,4 +1,4 @@
-//! The sequences of a model as operators see them, and how one is ended from outside.
+//! The sequences of a model for operators, and how an operator ends one.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -13,9 +13,9 @@ use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::store_stages;
 use crate::telemetry::ended_reason;
 
-/// Places of the table that are looked at under one lock.
+/// Places of the table that are read under one lock.
 const PORTION: u32 = 256;
-/// Ends that are told of at most.
+/// Maximum number of ends that are listed.
 const ENDS: usize = 10_000;
 
 /// A live sequence.
@@ -24,23 +24,23 @@ pub struct LiveSequence {
     pub id: Id,
     pub version: u64,
     pub stage: Stage,
-    /// Instance, and slot within it.
+    /// The instance, and the slot within it.
     pub placement: Option<(u16, u32)>,
     /// The last committed step.
     pub step: u64,
     pub queued: u32,
     pub queued_bytes: u64,
     pub state_bytes: u64,
-    /// It ends with what is queued.
+    /// Whether it ends with the requests that are queued.
     pub ending: bool,
     pub age: Duration,
-    /// Since its last request arrived or was answered.
+    /// Time since its last request arrived or was answered.
     pub quiet: Duration,
-    /// Until it expires or leaves the backlog; `None` if nothing is due.
+    /// Time until it expires or leaves the backlog; `None` if it does neither.
     pub left: Option<Duration>,
 }
 
-/// A sequence that is no more, and is remembered.
+/// A sequence that has ended and is remembered.
 #[derive(Debug, Clone)]
 pub struct EndedSequence {
     pub id: Id,
@@ -52,7 +52,7 @@ pub struct EndedSequence {
     pub ago: Duration,
 }
 
-/// A sequence that the server's store keeps, or whose state was given to the server, until its next step comes.
+/// A stored sequence, or a state that was given to the server or carried over from a replaced load, until the next step comes.
 #[derive(Debug, Clone)]
 pub struct ResumableSequence {
     pub id: Id,
@@ -61,11 +61,11 @@ pub struct ResumableSequence {
     pub step: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Until it expires; `None` is never.
+    /// Time until it expires; `None` is never.
     pub left: Option<Duration>,
 }
 
-/// The sequences of a model whose states are kept for their next steps, by id.
+/// The sequences of a model that wait for their next step, in the order of their ids.
 pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequence> {
     let mut all: Vec<ResumableSequence> = restart::resumable(model)
         .into_iter()
@@ -86,7 +86,7 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequen
     all
 }
 
-/// Every live sequence of a model, in no order.
+/// Every live sequence of a model, in no particular order.
 pub(in crate::model) fn live(model: &ModelScheduler) -> Vec<LiveSequence> {
     let (mut all, mut from) = (Vec::new(), Some(0));
     while let Some(place) = from {
@@ -101,7 +101,7 @@ pub(in crate::model) fn live(model: &ModelScheduler) -> Vec<LiveSequence> {
 fn shown(model: &ModelScheduler, seen: SequenceView, now: Time) -> LiveSequence {
     let loads = model.loads();
     let load = loads.iter().find(|load| load.key == seen.load);
-    // What a run has told, else what every sequence has once it sits.
+    // The bytes that the last run reported, and at least the fixed size of a sequence in a slot.
     let fixed = load.filter(|_| seen.placement.is_some()).map_or(0, |load| load.state_bytes());
     LiveSequence {
         id: seen.id,
@@ -132,9 +132,9 @@ pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     ended.into_iter().map(one).collect()
 }
 
-/// Ends a sequence that lives or is kept; what it has queued is refused. If it is in the store, waits until that has removed it. False if there is none
-/// of this id. If the store cannot remove it, that is the error: the store tries again, last when it closes. On a disk that is still full then, the
-/// sequence comes back with the next server.
+/// Ends a sequence that lives or is stored. Its queued requests are refused. If it is in the store, waits until the store has removed it.
+/// Returns false if there is none of this id. If the store cannot remove it, returns the error. The store tries again, the last time when it
+/// closes. If the disk is still full then, the sequence comes back with the next server.
 pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason) -> Result<bool, Failure> {
     let (report, removed) = sync_channel(1);
     let load = model.load_for(None).map(|load| load.key);

@@ -1,4 +1,4 @@
-//! A sequence's state, out as a file and in again.
+//! Exports and imports a sequence's state as a file.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -17,11 +17,12 @@ use crate::state::budget::NoRoom;
 use crate::state::tier::{AfterTake, TierKey};
 use crate::state::{SnapshotError, check_snapshot, has_note, scratch_of, states_alone, with_answer};
 
-/// While processors are at work for a step, the state and the scratch are not of one step. So long and so often that is tried again.
+/// While processors work on a step, the state and the scratch belong to different steps. An export is tried again for so long and at this
+/// interval.
 const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const AGAIN: Duration = Duration::from_millis(1);
 
-/// Why a state does not go out or in. Nothing was changed.
+/// Why a state was not exported or imported. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     #[error("sequence {id} of model '{model}' does not live here")]
@@ -30,7 +31,7 @@ pub enum TransferError {
     Live { model: String, id: Id },
     #[error("sequence {id} of model '{model}' has no state yet: its first request has not run")]
     NoState { model: String, id: Id },
-    /// It ended while its state was asked for, or its model was unloaded.
+    /// It ended while its state was copied, or its model was unloaded.
     #[error("sequence {id} of model '{model}' has just ended")]
     Gone { model: String, id: Id },
     #[error("a request of sequence {id} of model '{model}' has run in part; ask again once it is answered")]
@@ -56,7 +57,7 @@ pub enum TransferError {
     NoRoom(#[from] NoRoom),
 }
 
-/// The state of a sequence as a file: of one that lives, or of one that waits in the server's store.
+/// The state of a sequence as a file. The sequence lives, or waits in the server's store.
 pub(in crate::model) fn export(
     model: &ModelScheduler,
     id: &Id,
@@ -69,15 +70,14 @@ pub(in crate::model) fn export(
             outcome => return outcome.map(|(_, file)| file),
         }
         match stored(model, id, version) {
-            // It has gone on meanwhile, or has ended.
+            // It has continued meanwhile, or has ended.
             Err(TransferError::Gone { .. }) if began.elapsed() < PATIENCE => std::thread::sleep(AGAIN),
             outcome => return outcome,
         }
     }
 }
 
-/// The file of a sequence that waits in the store, without the answer that is kept there for a repeated step. If the
-/// sequence lives, it is gone from there.
+/// The file of a stored sequence, without the answer that is kept for a repeated step. If the sequence lives, the error is `Gone`.
 pub(in crate::model) fn stored(
     model: &ModelScheduler,
     id: &Id,
@@ -85,7 +85,7 @@ pub(in crate::model) fn stored(
 ) -> Result<Vec<u8>, TransferError> {
     let (name, of) = (model.name.clone(), id.clone());
     let kept = {
-        // Under one lock: a sequence lives, or it is kept.
+        // In one lock section, because a sequence moves between memory and store.
         let table = model.table.lock();
         if table.core.find(id, version).is_some() {
             return Err(TransferError::Gone { model: name, id: of });
@@ -120,7 +120,7 @@ pub(in crate::model) fn stored(
     }
 }
 
-/// The load on which a sequence lives, also if it has no state yet.
+/// The load on which a sequence lives, even if it has no state yet.
 pub(in crate::model) fn load_of(
     model: &ModelScheduler,
     id: &Id,
@@ -135,8 +135,8 @@ pub(in crate::model) fn load_of(
     load.ok_or(TransferError::Gone { model: name, id })
 }
 
-/// The state of a live sequence, and the steps that it contains. Waits until no processor is at work for it. If the sequence began anew or moved while
-/// its state was asked for, it is looked up again.
+/// The number of steps and the state of a live sequence. Waits until no processor works for it. If the sequence restarted or moved meanwhile,
+/// it is looked up again.
 pub(in crate::model::sequences) fn snapshot(
     model: &ModelScheduler,
     id: &Id,
@@ -171,7 +171,7 @@ fn snapshot_now(model: &ModelScheduler, id: &Id, version: Option<u64>) -> Result
     }
 }
 
-/// Keeps a state for the next step of a sequence that does not live here.
+/// Keeps a state for the next step of an id that has no live sequence.
 pub(in crate::model) fn import(
     model: &Arc<ModelScheduler>,
     load: &LoadedModel,
@@ -189,7 +189,7 @@ pub(in crate::model) fn import(
         Some(step) => step.parse().map_err(|_| other(format!("its step is \"{step}\"")))?,
     };
     let scratch = scratch_for(load, file)?;
-    // Other tensors would be kept without being counted.
+    // Other tensors would take memory that is not counted.
     let file = states_alone(&load.states, file)?;
     let grown = if load.grows() { file.len() as u64 } else { 0 };
     let ticket = model.budget().take(load.state_bytes().max(grown))?;
@@ -197,7 +197,7 @@ pub(in crate::model) fn import(
     if model.adopt(id.clone(), import) { Ok(()) } else { Err(TransferError::Live { model: name, id }) }
 }
 
-/// The file of a state of this step, with the scratch that the load's processors keep beside it. Called by the thread that runs the sequence's steps.
+/// Adds the scratch of the load's processors to the file of a state of this step. Called by the thread that runs the sequence's steps.
 pub(in crate::model) fn with_scratch(
     model: &ModelScheduler,
     seq: Seq,
@@ -218,7 +218,7 @@ pub(in crate::model) fn with_scratch(
     crate::state::with_scratch(&file, &names, scratch.parts())
 }
 
-/// The scratch in a snapshot, if this load's processors keep any. An error, if others made it.
+/// The scratch in a snapshot, if this load's processors keep any. The error says that it does not fit them.
 fn scratch_for(load: &LoadedModel, file: &[u8]) -> Result<Option<SequenceScratch>, TransferError> {
     let (made_by, scratch) = scratch_of(file)?;
     let processors = load.scratch_owners().unwrap_or_default();

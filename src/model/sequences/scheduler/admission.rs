@@ -1,5 +1,5 @@
-//! Admits a request to the table of its model: its id, if the server makes one, the memory of the sequence that it starts, and the permit of its
-//! client. What the request contains was checked before.
+//! Admits a request to the table of its model: makes a missing id, takes memory for the sequence that it starts, and counts that for its
+//! client. The contents of the request were checked before.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,20 +18,21 @@ use crate::model::sequences::write_back::spill;
 use crate::state::budget::{Budget, Ticket};
 use crate::sync::AtomicU64;
 
-/// What the requests of one model name are admitted against.
+/// The limits and ids for requests of one model name.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct RequestAdmission {
     model: String,
     budget: Budget,
-    /// Ids for sequences whose START came without one.
+    /// The next id for a sequence whose START came without one.
     fresh_ids: AtomicU64,
     store: Option<Arc<SequenceStore>>,
 }
 
-/// Ids that the server makes in an epoch, as a power of two.
+/// Bits of an id that count the ids of an epoch.
 pub(in crate::model) const ID_BITS: u32 = 14;
 
-/// Makes a request without an id a whole sequence, if its model is iterative: no ONNX model asks for a further iteration, so the first one is the last.
+/// Makes a request without an id a whole sequence, if its model is iterative. No ONNX model asks for a further iteration, so the first one is
+/// the last.
 pub(in crate::model::sequences) fn make_whole(load: &LoadedModel, request: &mut InferRequest) {
     if is_iterative(load) && request.sequence.id == Id::None {
         (request.sequence.start, request.sequence.end) = (true, true);
@@ -64,7 +65,7 @@ impl RequestAdmission {
         &self.budget
     }
 
-    /// A request as the core takes it. The key of the request is set when it is put into its table.
+    /// A request as an event for the core. Its key is set when it enters the table.
     pub(in crate::model::sequences) fn event(
         &self,
         (load, version): (&LoadedModel, Option<u64>),
@@ -114,7 +115,7 @@ impl RequestAdmission {
         }
     }
 
-    /// Gives a request what it needs in its table. The table is locked, and unchanged if this fails.
+    /// Gives a request its id, its permit and its memory. The table is locked, and unchanged if this fails.
     pub(in crate::model::sequences) fn admit(
         &self,
         table: &Table,
@@ -122,7 +123,7 @@ impl RequestAdmission {
         owner: Option<&Arc<dyn SequenceOwner>>,
         now: Time,
     ) -> Result<(), Failure> {
-        // An id that a client chose may be one that the server would have made.
+        // A client may have chosen the id that the server would make next.
         while submit.fresh_id != 0 && table.core.find(&Id::Int(submit.fresh_id), None).is_some() {
             submit.fresh_id = self.fresh_id();
             job.id = Id::Int(submit.fresh_id);
@@ -130,7 +131,7 @@ impl RequestAdmission {
         job.claims.permit = self.permit(table, &job.load, submit, owner)?;
         match self.ticket(table, &job.load, submit) {
             Ok(ticket) => job.claims.ticket = ticket,
-            // Idle sequences go to the store instead.
+            // Idle sequences move to the store instead, to make room.
             Err(_) if spill::can_spill(table, now, &job.load) => {
                 let bytes = bytes_to_begin(table, &job.load, submit);
                 job.claims.wants = Some(Box::new(WantedMemory { bytes, meta: submit.meta }));
@@ -141,7 +142,7 @@ impl RequestAdmission {
         Ok(())
     }
 
-    /// State memory for the sequence that this request starts. A live sequence begins anew in the memory that it has.
+    /// State memory for the sequence that this request starts. A live sequence restarts in the memory that it has.
     fn ticket(&self, table: &Table, load: &LoadedModel, submit: &Submit) -> Result<Option<Ticket>, Failure> {
         let bytes = bytes_to_begin(table, load, submit);
         let begins = submit.start || table.resumes(&submit.id, submit.version);
@@ -180,7 +181,7 @@ impl RequestAdmission {
     }
 }
 
-/// State memory that a request needs to begin a sequence: what a START takes, and more for a stored state that has grown.
+/// State memory with which a sequence begins: the size at START, or more for a stored state that has grown.
 fn bytes_to_begin(table: &Table, load: &LoadedModel, submit: &Submit) -> u64 {
     let bytes = load.state_bytes();
     if submit.start || !load.grows() {
@@ -189,7 +190,7 @@ fn bytes_to_begin(table: &Table, load: &LoadedModel, submit: &Submit) -> u64 {
     table.kept.get(&submit.id).map_or(bytes, |kept| bytes.max(kept.head.bytes))
 }
 
-/// The level of a request with this priority, and what holds for that.
+/// The queue level for this priority, and the limits of that level.
 fn queue_terms(scheduling: &Scheduling, priority: u32) -> QueueTerms {
     match scheduling {
         Scheduling::Each => QueueTerms::default(),

@@ -1,4 +1,4 @@
-//! One model name as the server drives it: the core and the table of requests under one short lock, and what is done once it is given back (`carry_out`).
+//! One model name in the server: the core and the table of requests under one short lock, and the actions after its release (`carry_out`).
 //! Under the lock there is no I/O, payload, log or wake-up.
 
 use std::sync::Arc;
@@ -31,16 +31,16 @@ use super::loads::{LoadsNow, ModelLoads};
 pub(in crate::model) struct ModelScheduler {
     pub(in crate::model) name: String,
     pub(in crate::model) table: Mutex<Table>,
-    /// The models that wait for a request of a client: this one.
+    /// The chain of calling models for a client's request: only this model.
     pub(in crate::model::sequences) own_path: Arc<[String]>,
     pub(in crate::model::sequences) loads: ModelLoads,
     pub(in crate::model::sequences) clock: Clock,
     pub(in crate::model::sequences) timer: Timer,
     pub(in crate::model::sequences) admission: RequestAdmission,
     pub(in crate::model::sequences) chunk_cache: ChunkCache,
-    /// The soonest time the timer knows of, in the clock's nanoseconds.
+    /// The soonest deadline that the timer has, in nanoseconds of the clock.
     armed: AtomicU64,
-    /// Where requests that are through are written down.
+    /// Records finished requests.
     pub(in crate::model::sequences) recorder: Option<Recorder>,
     pub(in crate::model::sequences) store: KeptStore,
     pub(in crate::model::sequences) captures: Captures,
@@ -48,7 +48,7 @@ pub(in crate::model) struct ModelScheduler {
     pub(in crate::model::sequences) members: Mutex<Vec<(LoadId, Arc<EnsembleMembers>)>>,
     /// The ensembles that it is a member of.
     pub(in crate::model::sequences) uses: Mutex<MemberUses>,
-    /// Replaced loads whose sequences are to move to their successors.
+    /// Replaced loads whose sequences have to move to their successors.
     pub(in crate::model::sequences) carrying: Mutex<Vec<CarriedLoad>>,
 }
 
@@ -89,7 +89,7 @@ impl ModelScheduler {
         self.clock.stopwatch()
     }
 
-    /// The loads that are there, newest last.
+    /// The present loads, newest last.
     pub(in crate::model) fn loads(&self) -> LoadsNow {
         self.loads.now()
     }
@@ -103,7 +103,7 @@ impl ModelScheduler {
         self.table.lock().core.usage(load)
     }
 
-    /// Reserves the key of a load that is about to be made. Dropping the key makes its place free again.
+    /// Reserves the key of a load that is about to be made. Dropping the key frees its place.
     pub(in crate::model) fn reserve_load(&self) -> LoadKey {
         self.loads.reserve()
     }
@@ -121,7 +121,7 @@ impl ModelScheduler {
         });
     }
 
-    /// Takes a load out of service: no new sequences; what is live at `until` is ended.
+    /// Takes a load out of service. It takes no new sequences, and those that still live at `until` end.
     pub(in crate::model) fn retire(self: &Arc<Self>, load: LoadId, until: Time) {
         if let Some(load) = self.loads.find(load) {
             load.retire();
@@ -129,13 +129,13 @@ impl ModelScheduler {
         self.apply(Event::Retire { load, until });
     }
 
-    /// A thread of a retired load ends; with the last of them the load is forgotten.
+    /// Records the end of a thread of a retired load. The last one removes the load.
     pub(in crate::model) fn forget(&self, load: LoadId) {
         if !self.loads().iter().any(|l| l.key == load && l.thread_ends()) {
             return;
         }
         let dropped = {
-            // In one section with the loads: a change of the policy finds both or neither.
+            // In one lock section with the loads, so that a change of the policy finds both or neither.
             let mut table = self.table.lock();
             self.loads.remove(load);
             let replaced: Vec<_> = table.spilling.replaced.extract_if(.., |of| of.key == load).collect();
@@ -175,24 +175,24 @@ impl ModelScheduler {
 
     // === a sequence's state ===
 
-    /// Where the state of this sequence lies.
+    /// The live sequence of this id, and the place of its state if it has one.
     pub(in crate::model) fn state_of(&self, id: &Id, version: Option<u64>) -> Option<(Seq, Option<StateAt>)> {
         let table = self.table.lock();
         table.core.find(id, version).map(|seq| (seq, table.core.state_of(seq)))
     }
 
-    /// Where the state of this very sequence lies, if it is still there.
+    /// The place of this sequence's state, if it still has one.
     pub(in crate::model) fn state_now(&self, seq: Seq) -> Option<StateAt> {
         self.table.lock().core.state_of(seq)
     }
 
-    /// Where the states of this very sequence lie, if they may be copied now.
+    /// The place of this sequence's states, if they may be copied now.
     pub(in crate::model) fn copyable_now(&self, seq: Seq) -> Option<StateAt> {
         let table = self.table.lock();
         table.core.state_of(seq).filter(|_| !table.core.is_between_runs(seq))
     }
 
-    /// Keeps a state for the next step of a sequence. False if that lives here.
+    /// Keeps a state for the next step of an id. Returns false if the id has a live or a stored sequence.
     pub(in crate::model::sequences) fn adopt(self: &Arc<Self>, id: Id, import: Import) -> bool {
         let until = import.until();
         let is_kept = self.table.lock().import(id, import);
@@ -206,7 +206,7 @@ impl ModelScheduler {
         self.admission.budget()
     }
 
-    /// Bytes of states that may wait to be written, besides those that wait already.
+    /// Bytes of states that may be added to those that wait to be written.
     pub(in crate::model::sequences) fn room_to_leave(&self) -> u64 {
         self.table.lock().spilling.room(self.budget().limit())
     }
@@ -217,13 +217,13 @@ impl ModelScheduler {
         self.locked(now, |table| table.next(now, who))
     }
 
-    /// The same, if no request is ready for this instance.
+    /// Same as [`Self::next`], if no request is ready for this instance.
     pub(in crate::model) fn next_unless_ready(self: &Arc<Self>, who: Instance) -> Option<Step> {
         let now = self.now();
         self.locked(now, |table| (!table.core.has_ready(who)).then(|| table.next(now, who)))
     }
 
-    /// Takes the answer to a question, and the next step, in one lock section.
+    /// Applies the answer to a question and takes the next step, in one lock section.
     pub(in crate::model) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
         let now = self.now();
         self.locked(now, |table| table.answer(now, who, round, said))
@@ -247,7 +247,7 @@ impl ModelScheduler {
         self.locked_on(ActingThread { answers: thread, ..ActingThread::default() }, now, give_back)
     }
 
-    /// Gives a batch's requests back. Whose it is is woken, if it has anything to do.
+    /// Gives a batch's requests back. Instances that then have work are woken.
     pub(in crate::model) fn give_back(self: &Arc<Self>, finished: FinishedBatch) {
         let now = self.now();
         self.locked(now, |table| table.give_back(now, finished));
@@ -265,12 +265,12 @@ impl ModelScheduler {
         carry_out(self, ActingThread::default(), actions, now);
     }
 
-    /// Does something with the table under its lock, and then what follows from it.
+    /// Changes the table under its lock, and then carries out the actions that follow.
     fn locked<T>(self: &Arc<Self>, now: Time, what: impl FnOnce(&mut Table) -> T) -> T {
         self.locked_on(ActingThread::default(), now, what)
     }
 
-    /// The same on a thread that may take steps of models that follow.
+    /// Same as [`Self::locked`], on a thread that may take steps of other models that follow.
     pub(in crate::model::sequences) fn locked_on<T>(
         self: &Arc<Self>,
         thread: ActingThread<'_>,
@@ -285,7 +285,7 @@ impl ModelScheduler {
         outcome
     }
 
-    /// Changes the table under its lock, and does what follows from it.
+    /// Changes the table under its lock, and carries out the actions that follow.
     pub(in crate::model::sequences) fn change(self: &Arc<Self>, change: impl FnOnce(&mut Table, Time)) {
         let now = self.now();
         self.locked(now, |table| change(table, now));
@@ -303,19 +303,19 @@ impl ModelScheduler {
         let mut next = Time::NEVER;
         self.change(|table, now| next = table.expire_kept(now, &load));
         if next > now && next != Time::NEVER {
-            // The others wait on: their idle time is noted for the next server.
+            // The other sequences still wait. Their idle time is noted for the next server.
             self.arm(self.store.get().map_or(next, |store| next.min(store.note_running())));
         }
     }
 
-    /// Does what has come due in the core, and forgets stored sequences that have expired.
+    /// Applies the due deadlines of the core, and forgets stored sequences that have expired.
     pub(in crate::model::sequences) fn apply_due(self: &Arc<Self>) {
         self.armed.store(Time::NEVER.0, Ordering::Release);
         self.apply(Event::Tick);
         self.expire_due();
     }
 
-    /// Tells the timer of a deadline, if it is sooner than what it knows.
+    /// Sets a deadline in the timer, if it is sooner than the one that the timer has.
     pub(in crate::model::sequences) fn arm(self: &Arc<Self>, due: Time) {
         if due.0 < self.armed.fetch_min(due.0, Ordering::AcqRel) {
             let this = Arc::downgrade(self);

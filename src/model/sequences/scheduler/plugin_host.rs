@@ -1,4 +1,4 @@
-//! A model, as its plug-ins reach it: which policy decides for its loads, what plug-ins learn, and what they may ask.
+//! The interface of a model for its plug-ins: the policies of its loads, the notices for plug-ins, and the facts that they may ask for.
 
 use std::sync::{Arc, Weak};
 
@@ -48,11 +48,11 @@ impl scheduling::SchedulerHost<Decider> for PluginHost {
 }
 
 impl ModelScheduler {
-    /// Changes which policy decides for a load, in one lock section with the event for the core. Nothing happens if the load is gone.
+    /// Changes the policy of a load, in one lock section with the event for the core. Does nothing if the load is gone.
     fn change_policy(self: &Arc<Self>, load: LoadId, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
         let now = self.now();
         let mut table = self.table.lock();
-        // Looked up under the lock: a load that goes meanwhile takes its policy out of the table afterwards.
+        // Checked under the lock: the removal of a load takes its policy out of the table afterwards.
         if !self.has_load(load) {
             return;
         }
@@ -67,7 +67,7 @@ impl ModelScheduler {
         self.loads().iter().any(|l| l.key == load)
     }
 
-    /// Where plug-ins reach a load.
+    /// The port through which plug-ins reach a load.
     pub(in crate::model) fn port(self: &Arc<Self>, load: &LoadedModel) -> Arc<SchedulerPort<Decider>> {
         let made = || SchedulerPort::new(load.key, Arc::new(PluginHost(Arc::downgrade(self))));
         Arc::clone(load.port.get_or_init(made))
@@ -98,7 +98,7 @@ impl ModelScheduler {
             (Some(decider), PolicyNotice::News(first, news, lost)) => decider.notify(first, news, lost),
             (Some(decider), PolicyNotice::Fallback) => decider.binding().fell_back(),
             (Some(decider), PolicyNotice::Stale(picks)) => decider.binding().went_stale(picks),
-            // A guest may be starting, and reads the feed.
+            // A guest may be starting, and reads the port's feed.
             (None, PolicyNotice::News(first, news, lost)) => {
                 let loads = self.loads();
                 let port = loads.iter().find(|l| l.key == load).and_then(|l| l.port.get());

@@ -15,7 +15,7 @@ use crate::scheduling::Decider;
 
 use super::batch::SealAction;
 
-/// What happened to a sequence, for the metrics.
+/// A change of a sequence, for the metrics.
 #[derive(Debug)]
 pub(in crate::model::sequences) enum SequenceChange {
     Started,
@@ -23,32 +23,32 @@ pub(in crate::model::sequences) enum SequenceChange {
     Slotted(Duration),
 }
 
-/// News for the plug-in that decides for a load, or a count of what became of its answers.
+/// A notice for the plug-in that decides for a load: events, or a count of answers that were not used.
 #[derive(Debug)]
 pub(in crate::model::sequences) enum PolicyNotice {
-    /// What happened, from this serial number on, and whether some before it were dropped.
+    /// The events from this serial number on, and whether some before it were dropped.
     News(u64, Vec<Observed>, bool),
     Fallback,
     Stale(u32),
 }
 
-/// DeferredActions to carry out after the lock is released.
+/// The actions to carry out after the lock is released.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct DeferredActions {
-    /// And whether the request's sequence ended with it.
+    /// Refused requests. The flag says whether the request's sequence ended with it.
     pub(in crate::model) refused: Vec<(Box<Job>, Refusal, bool)>,
     #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
     pub(in crate::model::sequences) released: Vec<Box<Job>>,
     /// The instances to wake, each with the plug-in that decides for its load.
     pub(in crate::model) wake: Vec<(Instance, Option<Decider>)>,
     pub(in crate::model) sequences: Vec<(Arc<LoadedModel>, SequenceChange)>,
-    /// Notices, each with the plug-in that decided for the load when it came up.
+    /// Notices, each with the plug-in that decided for the load at that time.
     pub(in crate::model) policies: Vec<(LoadId, Option<Decider>, PolicyNotice)>,
-    /// Batches whose states are to be made durable.
+    /// Batches whose states must be made durable.
     pub(in crate::model::sequences) seals: Vec<SealAction>,
-    /// Requests that the store does something for before their turn.
+    /// Requests for which the store has work before their turn.
     pub(in crate::model::sequences) store: Vec<StoreTask>,
-    /// Sequences that the store is to forget.
+    /// Sequences that the store must forget.
     pub(in crate::model::sequences) forgotten: Vec<Forgotten>,
     /// Whether a request waits for state memory.
     pub(in crate::model::sequences) wants_memory: bool,
@@ -57,19 +57,19 @@ pub(in crate::model::sequences) struct DeferredActions {
     pub(in crate::model::sequences) post: Vec<PostTask>,
     /// Requests of an ensemble whose turn has come.
     pub(in crate::model::sequences) flows: Vec<(Req, LoadId)>,
-    /// STARTs that ensembles sent and that have their slots.
+    /// STARTs of ensembles that have their slots.
     pub(in crate::model::sequences) granted: Vec<(Reservation, Req, Seq)>,
-    /// What ended sequences of an ensemble hold in its members.
+    /// The members' sequences of ensembles' sequences that have ended.
     pub(in crate::model::sequences) departed: Vec<(Arc<MemberSequences>, EndReason)>,
-    /// Ensembles whose member has ended a sequence by itself.
+    /// Sequences of ensembles for which a member has ended its own sequence.
     pub(in crate::model::sequences) bereaved: Vec<(SequenceHolder, EndReason)>,
-    /// When something is due next.
+    /// The next deadline of the core.
     pub(in crate::model) due: Option<Time>,
 }
 
 impl DeferredActions {
-    /// Sends the answers and refusals, and counts what became of sequences. The answers of a batch wake their connections together. Steps of other
-    /// models that follow may be left to `thread`.
+    /// Sends the answers and refusals, and counts the changes of sequences. The answers of a batch wake their connections together. Steps of
+    /// other models that follow may be left to `thread`.
     pub(in crate::model::sequences) fn send_answers(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Which plug-ins ended sequences, by the ids of these. The core remembers the ends, and knows no plug-in by name.
+//! The plug-ins that ended sequences, by the ids of the sequences. The core remembers the ends, but knows no plug-in by name.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use crate::error::EndedBy;
 /// Maximum number of ends. The core remembers as many.
 const ENDS: usize = 4096;
 
-/// The youngest end of each id, if a plug-in caused it. The oldest are forgotten first.
+/// The last end of each id, if a plug-in caused it. The oldest are forgotten first.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct Enders {
     by_id: HashMap<Id, Ender>,
@@ -26,7 +26,7 @@ struct Ender {
 }
 
 impl Enders {
-    /// Notes who caused an end that the core remembers.
+    /// Records the plug-in that caused an end which the core remembers.
     pub(super) fn insert(&mut self, id: &Id, Tombstone { at, why, .. }: Tombstone, by: EndedBy) {
         self.serial += 1;
         self.order.push_back((self.serial, id.clone()));
@@ -39,13 +39,13 @@ impl Enders {
         }
     }
 
-    /// Who caused this very end.
+    /// The plug-in that caused this very end.
     pub(in crate::model::sequences) fn of(&self, id: &Id, stone: Tombstone) -> Option<EndedBy> {
         let ender = self.by_id.get(id).filter(|ender| (ender.at, ender.why) == (stone.at, stone.why))?;
         Some(ender.by.clone())
     }
 
-    /// Who ended the sequence that a refusal tells of.
+    /// The plug-in that caused the end which a refusal reports.
     pub(super) fn of_refusal(&self, id: &Id, refusal: Refusal) -> Option<EndedBy> {
         if self.by_id.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! States that wait for the next step of a sequence that does not live here: an operator gave them, or a replaced load left them.
+//! States that wait for the next step of an id without a live sequence. An operator gave them, or a replaced load left them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::processing::SequenceScratch;
 use crate::state::StateSpec;
 use crate::state::budget::Ticket;
 
-/// How long a given state waits for the next step of its sequence.
+/// Maximum time for which a given state waits for the next step of its id.
 const WAITS: Duration = Duration::from_secs(600);
 
 /// A state and its memory.
@@ -30,7 +30,7 @@ pub(in crate::model::sequences) struct Import {
 }
 
 impl Import {
-    /// A state that an operator gives to a sequence of this load.
+    /// A state that an operator gives to an id, for this load.
     pub(in crate::model::sequences) fn given(
         load: &LoadedModel,
         now: Time,
@@ -54,7 +54,7 @@ impl Import {
         Import { origin, snapshot, ticket, scratch: None }
     }
 
-    /// Until when it waits.
+    /// The time until which it waits.
     pub(in crate::model::sequences) fn until(&self) -> Time {
         let ImportOrigin { carried, given, .. } = &self.origin;
         let until = carried.as_ref().map(|carried| carried.until);
@@ -62,11 +62,11 @@ impl Import {
     }
 }
 
-/// All of them, by the ids of their sequences.
+/// All waiting states, by the ids of their sequences.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct Imports {
     by_id: HashMap<Id, Import>,
-    /// When to look for expired ones.
+    /// When to look for expired states.
     due: Time,
 }
 
@@ -97,7 +97,7 @@ impl Imports {
         self.by_id.get(id)?.origin.carried.as_ref().map(|carried| Arc::clone(&carried.load))
     }
 
-    /// Refuses a step whose load has other states than the one that was given for it, or left for a load that serves no more.
+    /// Refuses a step if the state that waits for it was given to, or left for, a load whose states differ from those of the step's load.
     pub(in crate::model::sequences) fn check(&self, load: &LoadedModel, submit: &Submit) -> Result<(), Failure> {
         if self.by_id.is_empty() || submit.start {
             return Ok(());
@@ -112,19 +112,19 @@ impl Imports {
         Err(Failure::NotResumed { model: load.settings.name.clone(), id: submit.id.clone(), why })
     }
 
-    /// Forgets the state that waits for a step of this id. Whether there was one.
+    /// Removes and returns the state that waits for a step of this id.
     pub(in crate::model::sequences) fn remove(&mut self, id: &Id) -> Option<Import> {
         if self.by_id.is_empty() { None } else { self.by_id.remove(id) }
     }
 
-    /// All of them, with their ids.
+    /// All waiting states, with their ids.
     pub(in crate::model::sequences) fn all(&self) -> impl Iterator<Item = (&Id, &Import)> {
         self.by_id.iter()
     }
 
-    /// Gives a request the state that waits for it. A START begins without, once it is accepted.
+    /// Gives a request the state that waits for it. A START does not get it: the state is removed once its sequence begins.
     pub(super) fn give(&mut self, job: &mut Job, submit: &mut Submit) {
-        // Nearly always there is nothing to look up.
+        // Usually no state waits.
         if self.by_id.is_empty() || submit.start {
             return;
         }
@@ -143,7 +143,7 @@ impl Imports {
         job.source.imported = Some(Box::new(import.origin));
     }
 
-    /// Takes back what a request was given that was refused before its sequence began.
+    /// Takes back the state of a request that was refused before its sequence began.
     pub(super) fn keep_on(&mut self, job: &mut Job) {
         let Some(origin) = job.source.imported.take() else { return };
         if let Some(snapshot) = job.source.snapshot.take() {
@@ -152,7 +152,7 @@ impl Imports {
         }
     }
 
-    /// Takes those that wait for this load.
+    /// Takes the states that wait for this load.
     pub(in crate::model::sequences) fn take_for(&mut self, load: &LoadedModel) -> Vec<(Id, Import)> {
         let goes_there =
             |import: &Import| import.origin.carried.as_ref().is_some_and(|carried| carried.load.key == load.key);
@@ -161,14 +161,14 @@ impl Imports {
         ids.into_iter().filter_map(|id| self.by_id.remove(&id).map(|import| (id, import))).collect()
     }
 
-    /// Takes all that replaced loads left.
+    /// Takes all states that replaced loads left.
     pub(in crate::model::sequences) fn take_carried(&mut self) -> Vec<(Id, Import)> {
         let ids: Vec<Id> =
             self.by_id.iter().filter(|(_, import)| import.origin.carried.is_some()).map(|(id, _)| id.clone()).collect();
         ids.into_iter().filter_map(|id| self.by_id.remove(&id).map(|import| (id, import))).collect()
     }
 
-    /// Forgets those that have expired. Returns how they ended, and when to look again.
+    /// Removes the states that have expired. Returns how their sequences ended, and when to look again.
     pub(in crate::model::sequences) fn expire(&mut self, now: Time) -> (Vec<(Id, Tombstone)>, Time) {
         let (mut ended, mut next) = (Vec::new(), Time::NEVER);
         if self.by_id.is_empty() || now < self.due {
@@ -180,7 +180,7 @@ impl Imports {
                 next = next.min(until);
                 return true;
             }
-            // A given state that waited for too long was no sequence yet.
+            // A given state was not a sequence yet, so its expiry is not an end.
             let ImportOrigin { step, carried, .. } = &import.origin;
             ended.extend(carried.as_ref().map(|carried| {
                 (id.clone(), Tombstone { why: EndReason::Idle, at: until, step: *step, idle: carried.idle })
@@ -195,7 +195,7 @@ impl Imports {
     }
 }
 
-/// Whether states of one load fit another.
+/// Whether the states of two loads have the same names, types and dimensions.
 fn are_alike(one: &[StateSpec], other: &[StateSpec]) -> bool {
     let fits = |state: &StateSpec| {
         other.iter().any(|of| (&of.input, of.dtype, &of.dims) == (&state.input, state.dtype, &state.dims))

@@ -1,12 +1,12 @@
-//! What a model's lock guards: the core, its requests, and what live sequences hold.
+//! The data under a model's lock: the core, its requests, and the data of live sequences.
 //!
-//! - `model_table`: the table. `live_sequences`, `imports`, `load_policies`, `job_stage`: what it holds.
-//! - `sequence_lookup`: what the table knows of the sequence that a request names.
-//! - `stages`: lends requests to plug-ins and to instances. `plugin_stages`: takes the answers of plug-ins. `store_stages`, `ensemble_stages`: the
-//!   same for the server's store and for the members of an ensemble.
-//! - `enders`: which plug-ins ended sequences.
-//! - `pending_ends`: ended sequences that the store has still to forget, and the answers that wait for that.
-//! - `batch`: what an instance gets and gives back. `deferred_actions`: what is left to do after the lock is released.
+//! - `model_table`: the table. `live_sequences`, `imports`, `load_policies`, `job_stage`: its parts.
+//! - `sequence_lookup`: looks up the sequence that a request names.
+//! - `stages`: lends requests to plug-ins and to instances. `plugin_stages`: applies the answers of plug-ins. `store_stages`,
+//!   `ensemble_stages`: the same for the server's store and for the members of an ensemble.
+//! - `enders`: the plug-ins that ended sequences.
+//! - `pending_ends`: ended sequences that the store must still forget, and the answers that wait for that.
+//! - `batch`: the batch that an instance gets and gives back. `deferred_actions`: the actions after the lock is released.
 //!
 //! Everything here runs under the lock: no I/O, payload, log, wake-up or foreign code.
 

@@ -1,4 +1,5 @@
-//! What one model's lock guards: the core, the requests, and what live sequences hold. Turns effects into what is to be done without the lock.
+//! The table under one model's lock: the core, the requests, and the data of live sequences. Turns effects into actions for after the lock is
+//! released.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,40 +31,40 @@ use super::pending_ends::PendingEnds;
 pub(in crate::model) struct Table {
     pub(in crate::model) core: Core,
     pub(in crate::model::sequences) jobs: Slab<Req, JobStage>,
-    /// What live sequences hold, by the index of their key.
+    /// The data of live sequences, by the index of their key.
     live: LiveSequences,
-    /// Which policy decides for a load, where a plug-in does or is about to.
+    /// The policy of each load for which a plug-in decides or is about to.
     policies: LoadPolicies,
-    /// States that wait for the next step of a sequence that does not live here.
+    /// States that wait for the next step of an id without a live sequence.
     pub(in crate::model::sequences) imports: Imports,
-    /// Sequences that do not live here, and whose states the store keeps.
+    /// Stored sequences, which do not live here.
     pub(in crate::model::sequences) kept: HashMap<Id, KeptSequence>,
-    /// When the first of these expires, or earlier.
+    /// When to look for expired ones.
     pub(in crate::model::sequences) kept_due: Time,
-    /// Which versions go on from stored states of others.
+    /// The successions: which versions continue from stored states of others.
     pub(in crate::model::sequences) successions: Successions,
-    /// The same once loads that are being made serve.
+    /// The successions that hold once the loads that are being made serve.
     pub(in crate::model::sequences) coming: Option<Successions>,
-    /// Requests that the store reads a state for, and with which their sequences have ended meanwhile.
+    /// Requests for which the store reads a state, and whose sequences have ended meanwhile.
     pub(super) given_up: HashSet<Req>,
-    /// Ids whose states the store reads for requests that were cancelled meanwhile, and that go back then.
+    /// Ids whose states the store reads for requests that were cancelled meanwhile. These states then go back.
     pub(super) returning: HashSet<Id>,
-    /// The server stops: what the store keeps stays there.
+    /// Whether the server stops. Stored sequences then stay in the store.
     pub(in crate::model::sequences) stopping: bool,
-    /// STARTs that wait for state memory, and who makes room for them.
+    /// STARTs that wait for state memory, and the sequences that make room for them.
     pub(in crate::model::sequences) spilling: Spilling,
-    /// What ended sequences of an ensemble held in its members, until it has been given back.
+    /// The members' sequences of ended sequences of an ensemble, until they have been released.
     pub(super) departing: HashMap<Id, Arc<MemberSequences>>,
     effects: Vec<Effect>,
     pub(in crate::model::sequences) actions: DeferredActions,
-    /// Sequences of an earlier server, until a load remembers them.
+    /// Ends of sequences of an earlier server, until a load remembers them.
     pub(in crate::model::sequences) ended_before: Vec<(Id, EndedState)>,
     /// The time at the clock's zero, since 1970.
     pub(in crate::model::sequences) zero: Duration,
-    /// Of the batch that is being given back: the rows whose states are to be made durable.
+    /// Rows whose states must be made durable. Set only while their batch is given back.
     sealing: Vec<RowToSeal>,
     pub(in crate::model::sequences) pending: PendingSeals,
-    /// Ended sequences that the store is still to forget.
+    /// Ended sequences that the store must still forget.
     pub(in crate::model::sequences) pending_ends: PendingEnds,
     /// The plug-ins that ended sequences.
     pub(in crate::model::sequences) enders: Enders,
@@ -80,7 +81,7 @@ impl Table {
         self.take_effects(now);
     }
 
-    /// Enters a request and puts it in its queue.
+    /// Adds a request and puts it in its queue.
     pub(in crate::model) fn submit(&mut self, now: Time, mut job: Box<Job>, mut submit: Submit) -> Req {
         self.imports.give(&mut job, &mut submit);
         let req = self.jobs.insert(JobStage::Queued(job));
@@ -89,17 +90,18 @@ impl Table {
         req
     }
 
-    /// Whether a live sequence belongs to one of an ensemble, which keeps it in memory: it ends with that, at the same time in all members.
+    /// Whether a live sequence belongs to a sequence of an ensemble. That keeps it in memory, and ends it together with those in the other
+    /// members.
     pub(in crate::model::sequences) fn is_held(&self, seq: Seq) -> bool {
         self.live.get(seq).is_some_and(|live| live.holder.is_some())
     }
 
-    /// Whether the next step of this id begins a sequence with a state that was given to the server.
+    /// Whether a given state, or one that a replaced load left, waits for the next step of this id.
     pub(in crate::model::sequences) fn has_import(&self, id: &Id) -> bool {
         self.imports.has(id)
     }
 
-    /// Keeps a state for the next step of this sequence, which must not live here.
+    /// Keeps a state for the next step of this id. Returns false, and does nothing, if the id has a live or a stored sequence.
     pub(in crate::model::sequences) fn import(&mut self, id: Id, import: Import) -> bool {
         let free = self.core.find(&id, None).is_none() && !self.kept.contains_key(&id);
         if free {
@@ -108,7 +110,7 @@ impl Table {
         free
     }
 
-    /// Takes back a batch that is over, with its requests.
+    /// Takes back a finished batch, with its requests.
     pub(in crate::model) fn give_back(&mut self, now: Time, finished: FinishedBatch) {
         let FinishedBatch { batch, jobs, rows, sealing, refused_growth } = finished;
         let load = jobs.first().map(|(_, job)| &job.load).filter(|load| load.durable.is_some());
@@ -133,7 +135,7 @@ impl Table {
         }
     }
 
-    /// Says what comes next of a request of several runs, before the run of it that is over is given back.
+    /// Reports the properties of a request's next run to the core, before the finished run is given back.
     fn go_on(&mut self, now: Time, req: Req, job: &Job) {
         let Some(processed) = &job.processed else { return };
         if let (None, Some(meta)) = (&job.answer, processed.next_meta()) {
@@ -149,7 +151,7 @@ impl Table {
         self.step(now, who, next)
     }
 
-    /// Takes the answer to a question, and says what its instance does next.
+    /// Applies the answer to a question, and returns the next step of the instance.
     pub(in crate::model) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
         let planned = matches!(said, PolicyAnswer::Plan(_));
         let victims: Vec<Id> = round.victims(&said).filter_map(|seq| self.core.id_of(seq).cloned()).collect();
@@ -159,19 +161,19 @@ impl Table {
                 self.note_ender(now, &id, by);
             }
         }
-        // After an admission a batch comes first, before any other question: where sequences come and go faster than a plug-in answers
-        // who of them gets a slot, nothing would ever run.
+        // After an admission a batch comes first, before any other question. Otherwise nothing would run if sequences came and went faster
+        // than a plug-in answers which of them gets a slot.
         let next = if planned { next } else { self.core.next(now, who, &mut self.effects) };
         self.step(now, who, next)
     }
 
     fn step(&mut self, now: Time, who: Instance, next: Next) -> Step {
-        // Before requests are lent: what the effects say of a request is noted in it.
+        // Before requests are lent, because effects record facts in them.
         self.take_effects(now);
         match next {
             Next::Run(batch) => Step::Run(self.lend(now, batch)),
             Next::Tidy(ops) => Step::Tidy(ops),
-            // An admission question may have come up while it was awake, and no other thread is woken for that.
+            // An admission question may have come up while this thread was awake. No other thread is woken for it.
             Next::Sleep(until) => match self.core.consult(now, who.load) {
                 Some(round) => self.ask(who.load, round),
                 None => Step::Sleep(until),
@@ -192,7 +194,8 @@ impl Table {
         self.policies.decider(load)
     }
 
-    /// Changes which policy decides for a load, and what the core calls for it. Returns the policy before, to be dropped without the lock.
+    /// Changes the policy of a load, and the hooks that the core calls for it. Returns the previous policy, which the caller drops without
+    /// the lock.
     pub(in crate::model::sequences) fn change_policy(
         &mut self,
         now: Time,
@@ -202,14 +205,14 @@ impl Table {
         let before = self.policies.get(load);
         let mut after = before.clone();
         change(&mut after);
-        // Rounds that are lost with this are those of the policy before.
+        // The rounds that are lost here belong to the previous policy, which is still set.
         if let Some(event) = after.event_since(&before, load) {
             self.apply(now, event);
         }
         self.policies.set(load, after)
     }
 
-    /// Forgets which policy decided for a load that is gone. To be dropped without the lock.
+    /// Removes the policy of a load that is gone. The caller drops it without the lock.
     pub(in crate::model::sequences) fn forget_policy(&mut self, load: LoadId) -> Option<LoadPolicy<Decider>> {
         self.policies.forget(load)
     }
@@ -223,7 +226,7 @@ impl Table {
         DeferredActions { due: self.core.due(), ..std::mem::take(&mut self.actions) }
     }
 
-    /// Turns effects into actions. A stage that nothing on this server carries out is answered here, so that no request waits for it.
+    /// Turns effects into actions. If nothing on this server carries out a stage, answers it here, so that no request waits for it.
     fn take_effects(&mut self, now: Time) {
         while !self.effects.is_empty() {
             for event in self.take_some_effects(now) {
@@ -269,7 +272,7 @@ impl Table {
 
     // === which plug-in ended a sequence ===
 
-    /// Notes that a plug-in has just ended the sequence of this id, if that has ended.
+    /// Records that a plug-in has just ended the sequence of this id, if the sequence has ended.
     pub(super) fn note_ender(&mut self, now: Time, id: &Id, by: EndedBy) {
         if let Some(stone) = self.core.end_of(id).filter(|stone| stone.at == now && can_be_caused(stone.why)) {
             self.enders.insert(id, stone, by);
@@ -285,19 +288,19 @@ impl Table {
         }
     }
 
-    /// The scheduler of a load.
+    /// The scheduler of a load, as the cause of an end.
     fn scheduler_of(&self, load: LoadId) -> Option<EndedBy> {
         let decider = self.decider(load)?;
         Some(EndedBy { plugin: decider.binding().plugin().to_owned(), world: "scheduler" })
     }
 
-    /// The versions that may go on from states of this one: the one that does once loads that are being made serve, and the one that does now.
+    /// The versions that may continue from states of this one: the successor once the loads that are being made serve, and the present one.
     pub(in crate::model::sequences) fn successors(&self, maker: VersionDigest) -> [VersionDigest; 2] {
         let now = self.successions.successor_of(maker);
         [self.coming.as_ref().map_or(now, |coming| coming.successor_of(maker)), now]
     }
 
-    /// The last durable step of a sequence, where answers do not wait for theirs.
+    /// The last durable step of a sequence, if answers do not wait for their states.
     pub(in crate::model::sequences) fn durable_step(&self, seq: Option<Seq>) -> Option<u64> {
         self.live(seq?)?.written.as_ref()?.behind()
     }
@@ -319,7 +322,7 @@ impl Table {
         self.replace_stored(&mut job);
         let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);
         if let Some(live) = job.seq.and_then(|seq| self.live_mut(seq)) {
-            // The answer before is not that of this step.
+            // An earlier answer does not belong to this step.
             match &job.answer {
                 Some(Ok(tensors)) => live.kept = job.counted.then(|| tensors.clone()),
                 _ if has_run => live.kept = None,
@@ -334,13 +337,13 @@ impl Table {
         }
     }
 
-    /// Answers a repeated step with the answer that was kept of it.
+    /// Answers a repeated step with its kept answer.
     fn replay(&mut self, req: Req, seq: Seq) {
         let Some(mut job) = self.jobs.remove(req).and_then(JobStage::into_job) else { return };
         let step = self.core.view_of(seq).map_or(0, |view| view.step);
         let written = self.live(seq).and_then(|live| live.written.as_ref());
         if written.is_some_and(|written| written.replies > 0) {
-            // The answer is here, and may still fail with what is on its way to the store.
+            // The answer is here, but may still fail with a write to the store that is in progress.
             self.actions.refused.push((job, Refusal::StepBusy { step }, false));
             return;
         }
@@ -358,7 +361,7 @@ impl Table {
 
     fn take_note(&mut self, now: Time, note: Note) {
         let change = match note {
-            // It begins anew, in the memory it has.
+            // The sequence restarts in the memory that it has.
             Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
                 live.begin_anew();
                 (Arc::clone(&live.load), SequenceChange::Ended(why))
@@ -388,7 +391,7 @@ impl Table {
                     if why == EndReason::Spilled {
                         self.take_back(now, &mut live);
                     }
-                    // A server that stops leaves what is written. So does a START that took no effect on the id of a stored sequence.
+                    // A server that stops leaves the stored state. So does a START on the id of a stored sequence if it took no effect.
                     let stays = self.stopping && why == EndReason::Drained;
                     let obsolete = live.take_obsolete(why).filter(|of| !stays && !self.kept.contains_key(&of.id));
                     if let Some(WrittenSequence { id, incarnation, .. }) = obsolete {
@@ -409,13 +412,13 @@ impl Table {
                 self.notify(load, PolicyNotice::Stale(n));
                 None
             }
-            // The binding has checked the answer too, and says more of it.
+            // The binding checks the answer, too, and reports more about it.
             Note::Fault(..) => None,
         };
         self.actions.sequences.extend(change);
     }
 
-    /// A sequence of an ensemble, or of a member of one, is no more.
+    /// Handles the end of a sequence of an ensemble, or of a member of one.
     fn part(&mut self, members: Option<Arc<MemberSequences>>, holder: Option<SequenceHolder>, why: EndReason) {
         if let Some(members) = members {
             self.departing.insert(members.id.clone(), Arc::clone(&members));
@@ -426,7 +429,7 @@ impl Table {
         }
     }
 
-    /// What a sequence held in its members has been given back.
+    /// Forgets the members' sequences of an ended sequence, once they have been released.
     pub(in crate::model::sequences) fn forget_departed(&mut self, members: &Arc<MemberSequences>) {
         if self.departing.get(&members.id).is_some_and(|of| Arc::ptr_eq(of, members)) {
             self.departing.remove(&members.id);
@@ -452,13 +455,13 @@ impl Table {
     }
 }
 
-/// The plug-in of a failure that the sequence has ended with.
+/// The plug-in whose failure has ended the sequence.
 fn ended_in_plugin(failure: &Failure) -> Option<EndedBy> {
     let Failure::Processor(failure) = failure else { return None };
     failure.ended.then(|| EndedBy { plugin: failure.plugin.clone(), world: failure.world })
 }
 
-/// The id of a request that failed in a plug-in between its runs, and that plug-in.
+/// The id of a request that failed in a plug-in between its runs, and the plug-in.
 fn failed_in_plugin(job: &Job) -> Option<(Id, EndedBy)> {
     let Some(Err(Failure::Processor(failure))) = &job.answer else { return None };
     Some((job.id.clone(), EndedBy { plugin: failure.plugin.clone(), world: failure.world }))

@@ -1,4 +1,4 @@
-//! A request with the plug-ins of its load: what they begin with, and what becomes of their answers. `stages` lends it to them.
+//! Requests at the plug-ins of their load: makes the tasks for the plug-ins, and applies their answers. `stages` lends the requests.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -17,21 +17,21 @@ use crate::processing::{ProcessorRefusal, RefusedBy};
 use super::job_stage::JobStage;
 use super::model_table::Table;
 
-/// What a request is refused with that processors refuse. The job says why.
+/// Refusal code of a request that the preparation refuses. The job has the failure.
 const BY_PROCESSOR: u32 = 3;
-/// What a request is refused with whose load names a preparation, while no processor is there to do it.
+/// Refusal code of a request that needs a preparation for which there is no processor.
 pub(super) const NO_PROCESSOR: u32 = 1;
 
-/// A table, as the threads of plug-ins change it.
+/// The table, for the threads of plug-ins.
 pub(in crate::model::sequences) trait PluginStages {
-    /// What the processors of a request begin with. Nothing, if the request is over.
+    /// The task of preparing a request. `None` if the request is over.
     fn begin_prepare(&mut self, req: Req) -> Option<PrepareTask>;
 
-    /// Takes what came of a preparation. Nothing, if the request is over.
+    /// Applies the outcome of a preparation. Does nothing if the request is over.
     fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob, beginning: Beginning);
 
-    /// The sequence of this id whose state a START with these key features may begin with. The error says why there is none, with its code in the
-    /// contract.
+    /// Finds the sequence of this id whose state a START with these key features may copy. The error says why there is none, with its code in
+    /// the contract.
     fn parent(
         &self,
         of: &LoadInitializer,
@@ -40,10 +40,10 @@ pub(in crate::model::sequences) trait PluginStages {
         id: &str,
     ) -> Result<(Seq, StateAt), (u32, &'static str)>;
 
-    /// The sequence of this id whose state a START of this load may begin with a copy of, as its client asks.
+    /// Finds the sequence of this id whose state a START of this load may copy, as its client asks.
     fn copy_source(&self, load: &Arc<LoadedModel>, id: &Id) -> Result<(Seq, StateAt), NotCopied>;
 
-    /// Takes what came of finishing a request. If the processors failed, its sequence ends: the run is committed and not answered.
+    /// Applies the outcome of finishing a request. If the processors failed, its sequence ends: the run is committed and not answered.
     fn posted(&mut self, now: Time, req: Req, finished: FinishedJob);
 }
 
@@ -56,7 +56,7 @@ impl PluginStages for Table {
         let gone = processed.watch(start && load.initializer.is_some());
         let (facts, meta, inputs) = (processed.facts.clone(), processed.meta, std::mem::take(&mut job.inputs));
         let (kept_scratch, brought) = (job.source.kept_scratch.clone(), job.source.brought.take());
-        // A START begins with nothing, also where its sequence lives.
+        // A START begins with an empty scratch, even if its sequence lives.
         let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
         let lives = live.map(|live| live.scratch.clone());
         let scratch = lives.or_else(|| kept_scratch.clone()).unwrap_or_default();
@@ -89,7 +89,7 @@ impl PluginStages for Table {
         let find = |id: Id| self.core.find(&id, Some(load.version));
         let number = || id.parse().ok().map(Id::Int);
         let seq = find(Id::Str(id.into())).or_else(|| find(number()?));
-        // Whether a sequence exists that may not be copied is not for the client to know.
+        // A client must not learn whether a sequence exists that it may not copy.
         let seq = seq.filter(|seq| self.live(*seq).is_some_and(|live| live.may_be_copied(of, load, keys)));
         let seq = seq.ok_or((NOT_FOUND, "no live sequence that may be copied has this id"))?;
         match self.core.state_of(seq).filter(|_| !self.core.is_between_runs(seq)) {
@@ -99,7 +99,7 @@ impl PluginStages for Table {
     }
 
     fn copy_source(&self, load: &Arc<LoadedModel>, id: &Id) -> Result<(Seq, StateAt), NotCopied> {
-        // No client goes on with the sequences that an ensemble holds.
+        // No client may copy the sequences that an ensemble holds.
         let find = |version| self.core.find(id, version).filter(|seq| !self.is_held(*seq));
         let Some(seq) = find(Some(load.version)).or_else(|| find(None)) else {
             return Err(if self.kept.contains_key(id) { NotCopied::Stored } else { NotCopied::Unknown });
@@ -146,7 +146,7 @@ impl PluginStages for Table {
     }
 }
 
-/// Why a refusal after the run ends the sequence; `None` if it does not.
+/// The reason with which a refusal after the run ends the sequence. `None` if it does not end the sequence.
 fn end_of(refusal: &ProcessorRefusal, start: bool) -> Option<EndReason> {
     match &refusal.why {
         RefusedBy::Failure { .. } | RefusedBy::Unavailable { .. } if start => Some(EndReason::Failed),

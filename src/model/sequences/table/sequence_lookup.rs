@@ -1,4 +1,4 @@
-//! What a table knows of the sequence that a request names: whether it lives, whose it is, and where its state waits.
+//! Looks up the sequence that a request names: whether it lives, who started it, and where its state waits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::tensor::NamedTensor;
 
 use super::model_table::Table;
 
-/// A table, as those see it who admit requests and move sequences.
+/// The lookups in a table for admitting requests and moving sequences.
 pub(in crate::model::sequences) trait SequenceLookup {
     /// Whether a sequence of this id lives on this load, with memory of its own.
     fn holds(&self, id: &Id, version: Option<u64>, load: LoadId) -> bool;
@@ -19,27 +19,27 @@ pub(in crate::model::sequences) trait SequenceLookup {
     /// Whether a sequence of this id lives, and this client started it.
     fn is_owned(&self, id: &Id, version: Option<u64>, owner: &Arc<dyn SequenceOwner>) -> bool;
 
-    /// Whether a START of this id would begin anew a sequence that belongs to another ensemble, to a client where an ensemble sends it, or to an
-    /// ensemble where a client sends it.
+    /// Whether a START of this id would restart a sequence of another owner. That is a sequence of another ensemble, one of a client if an
+    /// ensemble sends the START, or one of an ensemble if a client sends it.
     fn is_of_another(&self, job: &Job, submit: &Submit) -> bool;
 
     /// Whether a request goes to another load than the one that it was checked for.
     fn goes_elsewhere(&self, job: &Job, submit: &Submit) -> bool;
 
-    /// Whether a state of this sequence waits somewhere already.
+    /// Whether a given or stored state waits for the next step of this id.
     fn has_elsewhere(&self, id: &Id) -> bool;
 
     /// Whether this is the live sequence that requests of its id go to, and no state of the id waits elsewhere.
     fn is_sole(&self, seq: Seq, id: &Id) -> bool;
 
-    /// Whether the next step of this id begins a sequence here with a stored state.
+    /// Whether the next step of this id begins a live sequence with a stored state.
     fn resumes(&self, id: &Id, version: Option<u64>) -> bool;
 
-    /// Whether the next step of this id goes on from a stored state on this load and on no other one: it made the state. It may have been replaced
-    /// already, if its time is not over.
+    /// Whether the next step of this id continues from a stored state on this load and on no other one. The load made that state. It may have
+    /// been replaced already, if its time is not over.
     fn wakes_on(&self, now: Time, id: &Id, load: &LoadedModel) -> bool;
 
-    /// The outputs of the last step of a sequence whose client counts them.
+    /// The outputs of the last step of a sequence, if its client numbers steps.
     fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>>;
 }
 

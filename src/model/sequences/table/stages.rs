@@ -1,5 +1,5 @@
-//! The stages of a request: plug-ins prepare it, an instance runs it in a batch, plug-ins finish its answer. The table lends each of them the request
-//! with what its sequence holds. `store_stages` does the same with the server's store.
+//! The stages of a request: plug-ins prepare it, an instance runs it in a batch, plug-ins finish its answer. The table lends the request to
+//! each of them, with the data of its sequence. `store_stages` does the same with the server's store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,8 @@ use super::store_stages::{BY_STORE, KeptStages};
 impl Table {
     // === before the runs ===
 
-    /// Lends a request to the processors of its load. An event is the answer if it has none.
+    /// Lends a request for its preparation: to the wait for memory, an ensemble, the store or the processors. Returns an event if none of
+    /// these takes it.
     pub(in crate::model::sequences) fn lend_to_prepare(&mut self, req: Req, seq: Option<Seq>) -> Option<Event> {
         self.set_stage(req, JobStage::Preparing);
         if self.wait_for_memory(req, seq) || self.lend_to_ensemble(req, seq) || self.lend_to_store(req, seq) {
@@ -42,7 +43,8 @@ impl Table {
         Some(Event::Prepared(req, Preparation::Refuse { refusal, ends: false }))
     }
 
-    /// Whether a request is in the hands of an ensemble: as a START that has its slot and waits for its inputs, or as a request to its members.
+    /// Hands a request to an ensemble, as a START with a slot that waits for its inputs, or as a request to the members. Returns whether it
+    /// did.
     fn lend_to_ensemble(&mut self, req: Req, seq: Option<Seq>) -> bool {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return false };
         job.seq = seq;
@@ -57,7 +59,7 @@ impl Table {
         is_ensemble
     }
 
-    /// Notes in a request what its processors are to see of it besides its tensors.
+    /// Records in a request the facts that its processors see besides its tensors.
     fn note_lent(&mut self, req: Req, seq: Option<Seq>) -> Option<Arc<LoadedModel>> {
         let step = self.core.step_of_request(req);
         let job = self.jobs.get_mut(req)?.job_mut()?;
@@ -85,7 +87,7 @@ impl Table {
 
     // === a run ===
 
-    /// Lends the requests of a batch to its instance, with the states that slots are given.
+    /// Lends the requests of a batch to its instance, with the states that fill slots.
     pub(super) fn lend(&mut self, now: Time, batch: Batch) -> TakenBatch {
         let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
         let lend = |row: &Row| match row {
@@ -101,7 +103,7 @@ impl Table {
                 if real.start
                     && let Some(live) = job.seq.and_then(|seq| self.live_mut(seq))
                 {
-                    // A START that was not prepared begins with nothing that one before it left, which never ran.
+                    // A START without a preparation must not begin with the first state of an earlier START, which never ran.
                     let is_plain = job.facts.start && job.processed.is_none();
                     job.source.first = live.first.take().filter(|_| !is_plain);
                 }
@@ -117,7 +119,7 @@ impl Table {
         TakenBatch { batch, jobs, adopted }
     }
 
-    /// The states that slots of a batch are to be given.
+    /// The states from outside the slots that fill slots of a batch.
     fn adopted(&mut self, batch: &Batch) -> Vec<(Req, AdoptedState)> {
         if !batch.ops.iter().any(|op| matches!(op, SlotOp::Adopt(..))) {
             return Vec::new();
@@ -133,7 +135,7 @@ impl Table {
         batch.real().filter_map(of).collect()
     }
 
-    /// Whether the state that this run leaves is to be written.
+    /// Whether the state after this run must be written.
     fn is_due(&self, row: &RealRow, job: &Job) -> bool {
         if job.load.durable.is_some() && job.seq.is_some_and(|seq| self.is_held(seq)) {
             return false;
@@ -147,7 +149,7 @@ impl Table {
 
     // === after the runs ===
 
-    /// Lends a request whose runs are over to the processors of its load. An event is the answer if they have nothing to do.
+    /// Lends a request whose runs are over to the processors of its load. Returns an event if they have nothing to do.
     pub(super) fn lend_to_post(&mut self, req: Req) -> Option<Event> {
         self.set_stage(req, JobStage::Posting);
         match self.post_task(req) {
@@ -168,7 +170,7 @@ impl Table {
         Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs), gone })
     }
 
-    /// The processors of a request are done. An event, if nothing of it is to be written before its answer.
+    /// Continues a request whose processors are done. Returns an event if nothing must be written before its answer.
     pub(super) fn done_posting(&mut self, req: Req) -> Option<Event> {
         let writes = self.jobs.get(req).and_then(JobStage::job).is_some_and(|job| job.write.to_seal.is_some());
         if writes {
@@ -177,7 +179,7 @@ impl Table {
         (!writes).then_some(Event::Posted(req))
     }
 
-    /// Gives a sequence the scratch that a request has left, if that is done.
+    /// Makes the scratch of a request that of its sequence, if the request is done.
     pub(super) fn commit_scratch(&mut self, job: &mut Job) {
         let Some(processed) = &mut job.processed else { return };
         let scratch = processed.scratch.take();
@@ -188,7 +190,7 @@ impl Table {
 
     // === state memory ===
 
-    /// Lets a request wait for its state memory, if it has to.
+    /// Lets a request wait for its state memory, if it has to. Returns whether it waits.
     pub(super) fn wait_for_memory(&mut self, req: Req, seq: Option<Seq>) -> bool {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return false };
         let Some(wanted) = job.claims.wants.take() else { return false };
@@ -200,14 +202,14 @@ impl Table {
 
     // === sequences that the store keeps ===
 
-    /// Whether this request is a START that failed on a live sequence, while the store may have a state of the life before.
+    /// Whether this request is a START that failed on a live sequence, while the store may have a state from before it.
     pub(in crate::model::sequences) fn leaves_stale(&self, job: &Job) -> bool {
         let failed = job.facts.start && matches!(job.answer, Some(Err(_)));
         let live = job.seq.filter(|_| failed).and_then(|seq| self.live(seq));
         live.and_then(|live| live.written.as_ref()).is_some_and(|written| written.is_stale)
     }
 
-    /// A START takes effect: what the store has of the sequence that its id had is removed. The answer waits for that.
+    /// Removes the stored sequence that a START replaces, once the START takes effect. The answer waits for that.
     pub(super) fn replace_stored(&mut self, job: &mut Job) {
         if let Some(incarnation) = job.source.replaces.take()
             && let Some(kept) = self.take_kept(&job.id, incarnation)
@@ -216,14 +218,14 @@ impl Table {
         }
     }
 
-    /// Takes the stored sequence of this id, if it is this one.
+    /// Takes the stored sequence of this id, if it has this incarnation.
     fn take_kept(&mut self, id: &Id, incarnation: u64) -> Option<KeptSequence> {
         let is_it = self.kept.get(id).is_some_and(|kept| kept.head.incarnation == incarnation);
         if is_it { self.kept.remove(id) } else { None }
     }
 
-    /// A START on the id of a stored sequence was refused before it took effect. That sequence ends with it, as a live one does. But if there was no
-    /// room for the START, or if the server stops, nothing has changed.
+    /// Ends the stored sequence of a START that was refused before it took effect, as a live sequence would end. If there was no room for the
+    /// START, or if the server stops, nothing changes.
     fn end_stored(&mut self, now: Time, job: &Job, incarnation: u64, (refusal, ended): (Refusal, bool)) {
         let had_room = !matches!(refusal, Refusal::BacklogTimeout { .. } | Refusal::Failed(BY_STORE));
         if !ended || !had_room || self.stopping {
@@ -236,18 +238,20 @@ impl Table {
         self.forget(job.id.clone(), incarnation);
     }
 
-    /// Keeps on the stored sequence of a request that was refused before that began here. If it ends with the request, the store forgets it.
+    /// Keeps the stored sequence of a request that was refused before the sequence began here. If it ends with the request, the store forgets
+    /// it.
     pub(super) fn keep_on(&mut self, now: Time, req: Req, job: &mut Job, (refusal, ended): (Refusal, bool)) {
         if let Some(incarnation) = job.source.replaces.take() {
             return self.end_stored(now, job, incarnation, (refusal, ended));
         }
         if let Some(work) = job.source.store.take() {
-            // The store was not asked.
+            // The store was not asked yet.
             self.keep_again(job.id.clone(), work.kept);
         }
         let Some(kept) = job.source.kept.take() else { return };
         let (id, file) = (job.id.clone(), job.source.snapshot.take());
-        // For the core the sequence that began with this request ends with it. A processor says whether the stored one does.
+        // For the core, the sequence that began with this request ends with it. If a processor refused it, the refusal says whether the
+        // stored sequence ends.
         let ended = match job.processed.as_ref().and_then(|processed| processed.refusal.as_ref()) {
             Some(Failure::Processor(failure)) if failure.ended => {
                 self.remember_rejected(now, job.load.key, id.clone(), (kept.head.step, kept.head.idle));
@@ -259,7 +263,7 @@ impl Table {
         match file {
             _ if self.stopping && ended => {}
             Some(file) if !ended => self.return_to_store(now, &job.load, id, *kept, file),
-            // The store is reading it. Then it goes back.
+            // The store is still reading the file. The file goes back after that.
             None if !ended => _ = self.returning.insert(id),
             file => {
                 let why = match refusal {
@@ -279,7 +283,7 @@ impl Table {
         }
     }
 
-    /// Keeps on the state that a request was given, if that was refused before its sequence began here. If a processor ended the sequence, it has ended.
+    /// Keeps the state of a request that was refused before its sequence began here. If a processor ended the sequence, drops the state.
     pub(super) fn keep_on_import(&mut self, now: Time, job: &mut Job) {
         let refusal = job.processed.as_ref().and_then(|processed| processed.refusal.as_ref());
         if !matches!(refusal, Some(Failure::Processor(failure)) if failure.ended) {
@@ -291,12 +295,12 @@ impl Table {
         }
     }
 
-    /// Remembers a sequence that had not begun here, and that a processor ended.
+    /// Remembers the end of a sequence that had not begun here and that a processor ended.
     fn remember_rejected(&mut self, now: Time, load: LoadId, id: Id, (step, idle): (u64, Option<Duration>)) {
         self.core.remember(load, id, Tombstone { why: EndReason::Rejected, at: now, step, idle });
     }
 
-    /// Takes back the state that a sequence was to go on from and of which nothing has run.
+    /// Takes back the state from which a sequence had to continue, if no step has run with it.
     pub(super) fn take_back(&mut self, now: Time, live: &mut Live) {
         let Some((origin, (_, file))) = live.origin.take().zip(live.first_state.take()) else { return };
         match *origin {
@@ -308,7 +312,7 @@ impl Table {
         }
     }
 
-    /// Puts a stored sequence back. The store has read its file, and may have removed or outdated it: then it writes the file again.
+    /// Returns a sequence to the store. If the store may have removed or outdated its file, writes the file again.
     pub(super) fn return_to_store(&mut self, now: Time, load: &LoadedModel, id: Id, kept: KeptSequence, file: Bytes) {
         if self.core.find(&id, None).is_some() || self.kept.contains_key(&id) {
             return self.forget(id, kept.head.incarnation);
@@ -329,18 +333,18 @@ impl Table {
         self.kept.insert(id, kept);
     }
 
-    /// Has the store forget the state of a sequence that has ended. Nothing of its id is answered before.
+    /// Lets the store forget the state of a sequence that has ended. No request of its id is answered before that.
     pub(in crate::model::sequences) fn forget(&mut self, id: Id, incarnation: u64) {
         let ended = self.core.end_of(&id).map(|stone| self.ended_state(stone));
         self.forget_as(id, incarnation, ended);
     }
 
-    /// Has the store forget a state that is kept in memory from now on. Nothing of its id is answered before.
+    /// Lets the store forget a state that is kept in memory from now on. No request of its id is answered before that.
     pub(in crate::model::sequences) fn forget_state(&mut self, id: Id, incarnation: u64) {
         self.forget_as(id, incarnation, None);
     }
 
-    /// Has the store forget a state, and remember this end.
+    /// Lets the store forget a state, and remember this end.
     pub(in crate::model::sequences) fn forget_as(&mut self, id: Id, incarnation: u64, ended: Option<EndedState>) {
         self.pending_ends.begin(&id);
         self.actions.forgotten.push(Forgotten { id, incarnation, ended });

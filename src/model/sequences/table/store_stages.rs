@@ -1,4 +1,4 @@
-//! The stages of a request whose sequence the server's store keeps: what the table looks up, lends to the store and takes back.
+//! Requests of stored sequences: looks the sequences up, lends the requests to the store, and takes them back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use super::job_stage::JobStage;
 use super::model_table::Table;
 use super::sequence_lookup::SequenceLookup;
 
-/// What a request is refused with for which the store failed. The job says why.
+/// Refusal code of a request for which the store failed. The job has the failure.
 pub(in crate::model::sequences) const BY_STORE: u32 = 4;
 
-/// The table of a model, as far as the server's store keeps its sequences.
+/// The table of a model, for sequences in the server's store.
 pub(in crate::model::sequences) trait KeptStages {
-    /// Looks up whether this request is of a sequence that is kept. If it is, the store is asked before the turn of a step, and a START is to end that
+    /// Looks up whether this request is of a stored sequence. If it is, a step goes to the store before its turn, and a START ends that
     /// sequence once it takes effect. An error changes nothing.
     fn look_up_kept(&mut self, now: Time, job: &mut Job, submit: &mut Submit) -> Result<(), Failure>;
 
-    /// Lends a request to the store, if that has something to do for it.
+    /// Lends a request to the store, if the store has work for it. Returns whether it did.
     fn lend_to_store(&mut self, req: Req, seq: Option<Seq>) -> bool;
 
-    /// Takes what the store has done for a request. If the request is over, the stored state is not gone on from.
+    /// Applies the store's result for a request. If the request is over, no step continues from the state: it goes back, or is forgotten.
     fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<ResumedState, Failure>);
 
-    /// Forgets stored sequences that have expired. When the next ones are forgotten: of many, each look forgets those of some time.
+    /// Forgets stored sequences that have expired. Returns when to look again. The more sequences there are, the rarer are the looks.
     fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time;
 
     /// Remembers the sequences that ended before this server started.
@@ -71,7 +71,7 @@ impl KeptStages for Table {
         submit.adopt = Some(kept.head.step);
         submit.idle = kept.head.idle;
         submit.version = Some(job.load.version);
-        // A step that is repeated gets the answer that is kept of it, or is refused.
+        // A repeated step gets its kept answer, or is refused.
         submit.prepare = submit.step != Some(kept.head.step) || kept.head.answered;
         let Some(kept) = self.kept.remove(&id) else { return Ok(()) };
         job.source.store = Some(Box::new(StoreWork { kept, meta: submit.meta }));
@@ -130,7 +130,7 @@ impl KeptStages for Table {
             }
             Err(failure) => {
                 (job.failure, job.source.kept) = (Some(failure), None);
-                // A START has written nothing: what the store has is of the sequence that goes on being kept.
+                // The request has written nothing. The stored state belongs to the sequence that stays in the store.
                 if let Some(live) = seq.and_then(|seq| self.live_mut(seq)) {
                     live.written = None;
                 }
@@ -175,7 +175,7 @@ impl KeptStages for Table {
     }
 }
 
-/// The store has read a state for a request that was refused meanwhile. Nothing of the sequence has run.
+/// Handles a state that the store has read for a request that was refused meanwhile. No step of the sequence has run.
 fn stored_in_vain(
     table: &mut Table,
     now: Time,
@@ -191,7 +191,7 @@ fn stored_in_vain(
     }
 }
 
-/// Keeps a sequence as it was before the store failed. A file that the store does not have is written again.
+/// Keeps a sequence as it was before the store failed. If the store does not have its file, the file is written again.
 fn keep_after_failure(table: &mut Table, id: Id, kept: KeptSequence) {
     if kept.unwritten.is_some() {
         table.spilling.failed.retain(|(_, head)| !Arc::ptr_eq(head, &kept.head));
@@ -204,7 +204,7 @@ fn keep_after_failure(table: &mut Table, id: Id, kept: KeptSequence) {
 /// Forgets a stored sequence that has expired.
 fn expire_one(table: &mut Table, load: LoadId, id: &Id) {
     let Some(KeptSequence { head, until, .. }) = table.kept.remove(id) else { return };
-    // A START that waits has the id by now, and its own end is the one to remember.
+    // A START that waits has taken the id, and its own end is the one to remember.
     if table.core.find(id, None).is_none() {
         let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
         table.core.remember(load, id.clone(), stone);
@@ -212,8 +212,8 @@ fn expire_one(table: &mut Table, load: LoadId, id: &Id) {
     table.forget(id.clone(), head.incarnation);
 }
 
-/// Ends a sequence that does not live here and whose state is kept. False if there is none of this id. Without a load the end is remembered by the next
-/// one.
+/// Ends a sequence that does not live and whose state waits or is stored. Returns false if there is none of this id. If there is no load, the
+/// next one remembers the end.
 pub(in crate::model::sequences) fn drop_kept(
     table: &mut Table,
     now: Time,
@@ -233,7 +233,7 @@ pub(in crate::model::sequences) fn drop_kept(
     if let Some(import) = table.imports.remove(id) {
         let ended = remember(table, import.origin.step, None);
         if load.is_none() {
-            // There is nothing to remove, and no load that would remember it when the server stops.
+            // There is no state to remove. The store remembers the end now, because no load would do so when the server stops.
             table.forget_as(id.clone(), 0, Some(ended));
         }
         return true;

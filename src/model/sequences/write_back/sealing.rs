@@ -1,4 +1,4 @@
-//! States on their way to the store: what is handed to it, what waits for that, and what came of it. All under the lock of the table.
+//! States on their way to the store: hands them over, lets answers wait, and applies the results. All of it runs under the table's lock.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::model::sequences::offloaded::{RowToSeal, WrittenSequence};
 use crate::model::sequences::table::{JobStage, PendingSeals, SealAction, SealWaiting, SealingRow, Table};
 use crate::state::{SnapshotError, StateCopy, StateValues};
 
-/// What a request is refused with for a load whose states are to be made durable, and that has no tier.
+/// Refusal code for a load whose states must be durable and that has no tier.
 const NO_TIER: u32 = 2;
 
-/// Hands what is pending to the tiers. What does not wait for them goes on.
+/// Hands pending states to the tiers. Requests that do not wait for them continue.
 pub(in crate::model::sequences) fn work(table: &mut Table, now: Time) {
     while !table.pending.is_empty() {
         let PendingSeals { batches, posted, replies } = std::mem::take(&mut table.pending);
@@ -35,15 +35,15 @@ pub(in crate::model::sequences) fn work(table: &mut Table, now: Time) {
     }
 }
 
-/// What a batch does once its states were handed to the tier.
+/// How a batch continues after its states were handed to the tier.
 enum SealStep {
-    /// Its answers leave, but those of these requests.
+    /// Its answers leave, except those of these requests.
     GoesOn(Vec<(Req, Refusal)>),
     /// Its answers wait until the states are durable.
     Waits,
 }
 
-/// Hands the states of the batch that is being given back to the tier of its load. The event is the answer if nothing waits for the tier.
+/// Hands the states of a batch to the tier of its load. Returns the batch's event if nothing waits for the tier.
 fn seal(table: &mut Table, now: Time, id: BatchId, rows: Vec<RowToSeal>) -> Option<Event> {
     match hand_over(table, now, id, rows) {
         SealStep::GoesOn(refused) => Some(Event::Sealed(id, refused)),
@@ -52,7 +52,7 @@ fn seal(table: &mut Table, now: Time, id: BatchId, rows: Vec<RowToSeal>) -> Opti
 }
 
 fn hand_over(table: &mut Table, now: Time, id: BatchId, mut rows: Vec<RowToSeal>) -> SealStep {
-    // A request that is over leaves nothing to make durable, and takes nothing from the others.
+    // A request that is over has no state to make durable, and does not affect the others.
     rows.retain(|row| table.job(row.req).is_some());
     let Some(load) = rows.first().and_then(|row| Some(Arc::clone(&table.job(row.req)?.load))) else {
         return SealStep::GoesOn(Vec::new());
@@ -79,7 +79,7 @@ fn hand_over(table: &mut Table, now: Time, id: BatchId, mut rows: Vec<RowToSeal>
     if waits { SealStep::Waits } else { SealStep::GoesOn(Vec::new()) }
 }
 
-/// Keeps the states with their requests. Processors may change what is kept of a sequence, so its state is written after them.
+/// Keeps the states with their requests. Processors may change the scratch that is stored with a state, so the state is written after them.
 fn seal_after_processors(table: &mut Table, rows: Vec<RowToSeal>) {
     for row in rows {
         if let Some(job) = table.jobs.get_mut(row.req).and_then(JobStage::job_mut) {
@@ -88,19 +88,20 @@ fn seal_after_processors(table: &mut Table, rows: Vec<RowToSeal>) {
     }
 }
 
-/// Whether the answers of a batch wait until its states are durable. Where a load writes every `interval` steps, only the rows that are due are left.
+/// Whether the answers of a batch wait until its states are durable. If a load writes every `interval` steps, removes the rows that are not
+/// due.
 fn wait_for_tier(table: &mut Table, rows: &mut Vec<RowToSeal>, interval: Option<u64>) -> bool {
     if interval.is_none() {
         return !rows.is_empty();
     }
     let is_late = rows.iter().any(|row| is_late(table, row, interval));
     rows.retain(|row| row.copy.is_some());
-    // Each of them is asked: that marks it as replaced.
+    // Counts all of them, because the call also clears each mark.
     let replacing = rows.iter().filter(|row| replaces_stale(table, row.req)).count();
     is_late || replacing > 0
 }
 
-/// Hands the state of a request whose processors are done to the tier. The event is the answer if it does not wait for that.
+/// Hands the state of a request whose processors are done to the tier. Returns its event if it does not wait for that.
 fn seal_posted(table: &mut Table, now: Time, req: Req) -> Option<Event> {
     let posted = Some(Event::Posted(req));
     let Some(job) = table.jobs.get_mut(req).and_then(JobStage::job_mut) else { return posted };
@@ -120,7 +121,8 @@ fn seal_posted(table: &mut Table, now: Time, req: Req) -> Option<Event> {
     posted.filter(|_| !waits)
 }
 
-/// Has the tier forget the life before. Until then the failure of the START is not answered: after a restart nothing goes on from that life.
+/// Lets the tier remove the state from before a failed START. The failure is answered only after that, so that no restart continues from that
+/// state.
 fn forget_before(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
     let (load, seq) = (Arc::clone(&job.load), job.seq);
     let Some(tier) = load.tier.clone() else { return Some(job) };
@@ -132,8 +134,7 @@ fn forget_before(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>
     None
 }
 
-/// Hands what a request has left that was answered without a run to the tier: the scratch of its processors. Gives the request back if it does
-/// not wait for that.
+/// Hands the scratch that a request left without a run to the tier. Returns the request if it does not wait for that.
 fn seal_reply(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
     if table.leaves_stale(&job) {
         return forget_before(table, now, job);
@@ -143,7 +144,7 @@ fn seal_reply(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
     let Some(seq) = job.seq.filter(|_| !ran && !end && !job.replayed) else { return Some(job) };
     let Some((tier, durable)) = load.tier.clone().zip(load.durable.as_ref()) else { return Some(job) };
     let Some(written) = table.live_mut(seq).and_then(|live| live.written.as_mut()) else { return Some(job) };
-    // Between two writes only what replaces the state of the life before is written.
+    // Between two writes, only a state that replaces one from before a START is written.
     if durable.interval().is_some() && !(start && std::mem::take(&mut written.is_stale)) {
         return Some(job);
     }
@@ -158,14 +159,14 @@ fn seal_reply(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
     None
 }
 
-/// What a sequence begins with of which nothing has run.
+/// The first state of a sequence that has not run a step.
 fn first_values(table: &Table, seq: Seq) -> Option<StateValues> {
     let live = table.live(seq)?;
     let made = live.first.as_ref().map(|first| first.values.clone());
     Some(made.unwrap_or_else(|| StateValues::initial(&live.load.states)))
 }
 
-/// The file of a live sequence that waits for a request, if nothing of it has run.
+/// The file of an idle live sequence that has not run a step.
 pub(in crate::model::sequences) fn unrun_file(
     table: &Table,
     model: &str,
@@ -195,7 +196,7 @@ fn write(
     table.actions.seals.push(SealAction { tier, waiting, rows, batch });
 }
 
-/// Whether so many steps after the durable one were answered that this one waits for what the store has still to write.
+/// Whether this step must wait for the store, because too many steps were answered since the durable one.
 fn is_late(table: &Table, row: &RowToSeal, interval: Option<u64>) -> bool {
     let seq = table.job(row.req).and_then(|job| job.seq);
     let step = seq.and_then(|seq| table.core.state_of(seq)).map(|at| at.step);
@@ -203,7 +204,7 @@ fn is_late(table: &Table, row: &RowToSeal, interval: Option<u64>) -> bool {
     !row.end && step.zip(last).is_some_and(|(step, last)| step > last)
 }
 
-/// Whether the state that this request has led to replaces one of the life before.
+/// Whether the state after this request replaces one from before a START. Clears that mark.
 fn replaces_stale(table: &mut Table, req: Req) -> bool {
     let seq = table.job(req).and_then(|job| job.seq);
     let live = seq.and_then(|seq| table.live_mut(seq));
@@ -224,7 +225,7 @@ fn state_to_seal(table: &mut Table, now: Time, row: RowToSeal) -> Option<(Sealin
     Some((SealingRow { req, ..row }, StateToSeal { end, ..state }))
 }
 
-/// What the tier is to have of the sequence of a request.
+/// The state of a request's sequence, for the tier.
 fn state_of_job(
     table: &mut Table,
     now: Time,
@@ -244,20 +245,20 @@ fn state_of_job(
         written.has_state = true;
         written.incarnation
     });
-    // The key of the request is not known here, and means nothing once it is answered.
+    // The key of the request is not known here, and has no meaning once it is answered.
     let row = SealingRow { req: Req::new(0, std::num::NonZeroU32::MIN), seq, incarnation, step };
     let (end, forgets) = (false, false);
     let state = StateToSeal { id, incarnation, step, end, forgets, at, idle, copy, first, scratch, answer };
     Some((row, state))
 }
 
-/// What the store has of the sequence of this row, if that still lives.
+/// The stored state of this row's sequence, if the sequence still lives.
 fn written_as<'a>(table: &'a mut Table, row: &SealingRow) -> Option<&'a mut WrittenSequence> {
     let written = table.live_mut(row.seq).and_then(|live| live.written.as_mut());
     written.filter(|written| written.incarnation == row.incarnation)
 }
 
-/// These states are durable, but those at the failed places.
+/// Applies the tier's result: the states are durable, except those at the failed places.
 pub(in crate::model::sequences) fn sealed(
     table: &mut Table,
     now: Time,
@@ -268,7 +269,7 @@ pub(in crate::model::sequences) fn sealed(
     let durable = rows.iter().enumerate().filter(|(place, _)| !failed.contains(place));
     for (_, row) in durable {
         if let Some(written) = written_as(table, row) {
-            // One of the life before has a state no more.
+            // If the state from before a START was removed, no step is durable.
             written.durable = if written.has_state { row.step } else { 0 };
         }
     }

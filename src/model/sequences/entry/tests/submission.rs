@@ -1,9 +1,9 @@
-//! What changes between the check of a request and its place in a queue.
+//! Changes between the check of a request and its place in a queue.
 
 use super::*;
 use crate::model::tests::{Fixture, load, request};
 
-/// The model `sum` and its scheduler. Answers of version 2 are 1000 more, under its number.
+/// The model `sum` and its scheduler. Version 2 adds 1000 to its answers.
 fn served() -> (Fixture, Arc<ModelScheduler>) {
     let fixture = Fixture::empty(u64::MAX);
     load(&fixture.repository, &fixture.model());
@@ -32,7 +32,7 @@ fn send(fixture: &Fixture, model: &Arc<ModelScheduler>, id: u64, starts: bool) -
 #[test]
 fn a_start_runs_on_the_load_that_it_was_checked_for() {
     let (fixture, model) = served();
-    // As if the new load were being made already.
+    // Acts as if the new load were being made already.
     let _key = model.reserve_load();
     assert_eq!(send(&fixture, &model, 7, true).unwrap(), (2, 1005), "it was checked once more");
 }

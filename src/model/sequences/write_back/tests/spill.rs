@@ -47,7 +47,7 @@ fn a_sequence_that_leaves_once_the_store_is_closed_keeps_its_file_in_memory() {
     let host = Arc::new(Host { table, budget, store });
     let file = Bytes::from_static(b"state");
     let head = Arc::new(StateHead::new((1, [0; 32]), (1, 1), tier::IdleTime::default(), false, &file));
-    // A report of the store would wait for this lock for ever.
+    // If the store reported, it would wait for this lock for ever.
     let mut table = host.table.lock();
     write(&host, &mut table, Time::ZERO, (Id::from(7), Arc::clone(&head), file));
     assert_eq!((table.spilling.writing, table.spilling.paused_until), (0, Time::ZERO + PAUSE));
