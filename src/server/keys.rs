@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_looked_at_no_more_often_than_is_set() {
+    fn a_keys_file_is_checked_no_more_often_than_its_interval() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs_err::write(file.path(), "anna:first").unwrap();
         let keys = ApiKeys::open_with(file.path(), Duration::from_secs(1)).unwrap();

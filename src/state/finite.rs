@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_is_named_whose_state_is_not_finite_on_any_axis_and_padding_rows_are_not() {
+    fn the_check_names_the_row_with_a_non_finite_state_and_skips_padding() {
         for dims in [[2, 3], [-1, 3]] {
             for (axis, fixed_rows) in [(0, true), (0, false), (1, false), (2, false)] {
                 for at in 0..18 {

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_that_moves_has_not_ended() {
+    fn a_sequence_that_moves_to_the_store_does_not_count_as_ended() {
         let metrics = Metrics::new(false);
         let model = metrics.model("vad", 1);
         model.sequence_started();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn series_go_some_minutes_after_what_they_count() {
+    fn metric_series_are_removed_five_minutes_after_their_last_use() {
         let metrics = Metrics::new(true);
         let at = |seconds: u64| Time::ZERO + Duration::from_secs(seconds);
         let before = metrics.encode();

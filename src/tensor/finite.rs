@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_found_in_every_type_at_every_place() {
+    fn non_finite_values_are_found_in_every_float_type_and_position() {
         fn all<T: Copy, const N: usize>(
             dtype: DataType,
             bytes: fn(T) -> [u8; N],
@@ -139,7 +139,7 @@ mod tests {
 
     /// The limits are those of the conversion: the last number that stays finite, and the next one.
     #[test]
-    fn what_becomes_infinite_where_it_is_kept_counts_as_infinite() {
+    fn a_value_that_overflows_its_storage_type_counts_as_infinite() {
         for (kept, last) in [(DataType::Fp16, 0x477f_efff_u32), (DataType::Bf16, 0x7f7f_7fff)] {
             for sign in [0, 1 << 31] {
                 let (inside, outside) = (f32::from_bits(sign | last), f32::from_bits(sign | (last + 1)));

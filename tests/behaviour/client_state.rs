@@ -38,7 +38,7 @@ fn not_copied(failure: Failure) -> NotCopied {
 }
 
 #[test]
-fn a_start_brings_the_state_that_its_sequence_begins_with() {
+fn a_start_with_a_client_state_begins_from_that_state() {
     for strategy in both() {
         let gpus = StandIns::new(1, 256 << 20);
         for server in [int_sum(strategy, ON), on_gpu(strategy, &gpus)] {
@@ -58,7 +58,7 @@ fn a_start_brings_the_state_that_its_sequence_begins_with() {
 
 /// A graph that initialises itself at START sees none, so that it does not drop what the client brought.
 #[test]
-fn a_state_stands_above_that_of_the_graph_and_above_initial_state() {
+fn a_client_state_overrides_zeros_and_initial_state() {
     let start =
         r#"control_input { name: "START" control { kind: CONTROL_SEQUENCE_START bool_false_true: [ false, true ] } }"#;
     for strategy in both() {
@@ -78,7 +78,7 @@ fn a_state_stands_above_that_of_the_graph_and_above_initial_state() {
 }
 
 #[test]
-fn states_that_are_not_sent_begin_as_they_would_otherwise() {
+fn states_that_a_start_does_not_bring_keep_their_usual_initial_value() {
     let config = |strategy: &str| {
         format!(
             r#"
@@ -110,7 +110,7 @@ fn states_that_are_not_sent_begin_as_they_would_otherwise() {
 }
 
 #[test]
-fn states_of_every_kind_can_be_brought() {
+fn a_start_can_bring_states_of_every_kind() {
     for strategy in both() {
         let toml = format!("{ON}[state.INPUT_STATE]\nbatch_axis = 1\n");
         let axis = r#"
@@ -150,7 +150,7 @@ fn states_of_every_kind_can_be_brought() {
 }
 
 #[test]
-fn what_is_no_state_of_the_model_is_refused_before_it_is_queued() {
+fn an_unknown_or_wrong_client_state_is_refused_before_it_is_queued() {
     let server = int_sum("", ON);
     let seq = server.seq(1);
     seq.start().input(&[1]).gives(&[1]);
@@ -182,7 +182,7 @@ fn what_is_no_state_of_the_model_is_refused_before_it_is_queued() {
 }
 
 #[test]
-fn a_start_begins_with_a_copy_of_a_live_sequence_which_lives_on() {
+fn a_start_copies_the_state_of_a_live_sequence_that_continues() {
     for strategy in both() {
         let gpus = StandIns::new(1, 256 << 20);
         for server in [int_sum(strategy, ON), on_gpu(strategy, &gpus)] {
@@ -228,7 +228,7 @@ fn a_source_that_cannot_be_copied_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_state_that_is_brought_or_copied_needs_its_memory() {
+fn a_client_or_copied_state_counts_against_the_state_limit() {
     for strategy in both() {
         let spec = model("sum").config(&sum("TYPE_INT32", strategy, "")).toml(ON).onnx("sum_int32");
         let server = spec.limit(8).serve();
@@ -249,7 +249,7 @@ fn a_state_that_is_brought_or_copied_needs_its_memory() {
 }
 
 #[test]
-fn a_start_that_fails_leaves_its_sequence_with_the_state_that_it_brought() {
+fn a_failed_start_leaves_its_sequence_with_the_clients_state() {
     for strategy in both() {
         let config = sum("TYPE_INT32", strategy, "").replace("dims: [ -1 ]", "dims: [ 1 ]");
         let server =

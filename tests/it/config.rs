@@ -43,7 +43,7 @@ fn every_layer_is_shown_with_its_origin_and_no_secret() {
 }
 
 #[test]
-fn as_json_it_is_what_a_server_says_of_itself() {
+fn config_show_as_json_equals_the_servers_admin_config() {
     let arguments = ["--model-repository", &models().display().to_string(), "--drain-finish=7s"].map(str::to_owned);
     let free = ["--http-port=0", "--grpc-port=0", "--metrics-port=0", "--admin-port=0"].map(str::to_owned);
     let address = ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1"].map(str::to_owned);

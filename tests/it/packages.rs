@@ -46,7 +46,7 @@ fn the_wheel_has_its_documented_name_and_dependency() {
 
 /// The page shows the rules of the file; `deploy/prometheus/alerts.test.yml` tests them.
 #[test]
-fn the_alerts_are_those_of_the_page() {
+fn the_alert_rules_match_the_operate_page() {
     let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
     let (page, rules) = (read("docs/operate.md"), read("deploy/prometheus/alerts.yml"));
     let (head, rules) = rules.split_once('\n').unwrap();

@@ -20,7 +20,7 @@ fn flags() -> Vec<String> {
 }
 
 #[test]
-fn tritons_clients_are_served_with_the_header_alone_and_no_secret_is_printed() {
+fn triton_clients_need_the_restricted_header_and_no_secret_is_printed() {
     let server = Call::serve(models()).arguments(flags()).arguments(["--log-level=trace"]).start();
     python::check_with("restricted.py", &server, &["--admin", ADMIN, "--infer", INFER]);
     let admin = server.admin.unwrap();

@@ -161,7 +161,7 @@ async fn a_changed_file_of_keys_counts_from_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_key_is_one_client_wherever_it_comes_from() {
+async fn requests_with_one_key_count_as_one_client() {
     let file = file("anna:one\nbert:two");
     let limits = ServerLimits { sequences_per_peer: Some(1), ..ServerLimits::default() };
     let client_keys = keys(file.path(), KeyedGroups::AllButHealth);
@@ -178,7 +178,7 @@ async fn a_key_is_one_client_wherever_it_comes_from() {
 }
 
 #[test]
-fn keys_are_not_for_logs() {
+fn the_debug_output_of_keys_hides_them() {
     let file = file("anna:s3cret");
     let options =
         ServerOptions { client_keys: keys(file.path(), KeyedGroups::AllButHealth), ..ServerOptions::default() };

@@ -122,7 +122,7 @@ async fn refusal(
 }
 
 #[tokio::test]
-async fn a_group_is_restricted_on_all_its_paths_and_no_other_is() {
+async fn a_restriction_applies_to_all_paths_of_its_group_and_no_others() {
     for group in ApiGroup::ALL.map(ApiGroup::name) {
         let house = house(&format!("[http]\nrestricted_api = [\"{group}:Admin-Key=s3cret\"]\n"));
         for (of, paths) in PATHS.iter().chain([&LOGGING]) {
@@ -142,7 +142,7 @@ async fn a_group_is_restricted_on_all_its_paths_and_no_other_is() {
 }
 
 #[tokio::test]
-async fn a_group_is_restricted_in_all_its_calls_and_no_other_is() {
+async fn a_restriction_applies_to_all_calls_of_its_group_and_no_others() {
     for group in ApiGroup::ALL.map(ApiGroup::name) {
         let house = house(&format!("[grpc]\nrestricted_protocol = [\"{group}:admin-key=s3cret\"]\n"));
         let channel = channel(house.addresses.grpc.unwrap()).await;
@@ -162,7 +162,7 @@ async fn a_group_is_restricted_in_all_its_calls_and_no_other_is() {
 }
 
 #[tokio::test]
-async fn the_other_protocol_of_a_port_is_no_way_around() {
+async fn a_restriction_also_applies_to_the_other_protocol_of_its_port() {
     let only_http = house("[http]\nrestricted_api = [\"model-repository:key=s3cret\"]\n");
     let [http, grpc, ..] = only_http.all_addresses();
     let (index, path) = ((KSERVE, "RepositoryIndex"), "POST /v2/repository/index");

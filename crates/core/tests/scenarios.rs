@@ -187,7 +187,7 @@ fn a_reload_takes_new_starts_and_live_sequences_finish_where_they_began() {
 }
 
 #[test]
-fn a_retired_load_that_stays_goes_on_from_states_until_its_limit() {
+fn a_retired_load_that_stays_resumes_states_until_its_limit() {
     let mut rig = Rig::new(spec(oldest(2), 2));
     let new = LoadId::new(1, NonZeroU32::MIN);
     rig.apply(Event::Loaded(new, LoadSpec { version: 2, ..spec(oldest(2), 2) }));
@@ -207,7 +207,7 @@ fn a_retired_load_that_stays_goes_on_from_states_until_its_limit() {
 }
 
 #[test]
-fn a_retired_load_does_not_stay_where_none_takes_new_sequences() {
+fn a_retired_load_does_not_stay_if_no_load_takes_new_sequences() {
     let mut rig = Rig::new(spec(oldest(2), 2));
     rig.apply(Event::Stay(LoadId::FIRST));
     rig.apply(Event::Retire { load: LoadId::FIRST, until: Time(100 * MS) });

@@ -95,7 +95,7 @@ fn queued_replies_are_delivered_before_the_end() {
 }
 
 #[test]
-fn a_reply_counts_once_it_is_taken_and_one_that_is_left_is_of_a_client_that_has_gone() {
+fn a_reply_counts_when_taken_and_an_untaken_reply_counts_as_cancelled() {
     let metrics = Metrics::new(false);
     let count = || RequestCount::new(&metrics, Surface::KserveGrpc, "m".to_owned());
     let refusal = SentAnswer::of(&Err::<(), _>(Status::new(Code::Internal, "run_failed", "no")));

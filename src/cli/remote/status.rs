@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_another_version_may_say_less_and_more() {
+    fn the_status_of_another_version_may_lack_fields_or_have_more() {
         let told = |status: &serde_json::Value| ServerStatus::deserialize(status).unwrap().render();
         let newer = json!({
             "server": { "version": "9.0.0", "node": "asr-01", "phase": "serving", "ready": true, "shards": [1, 2] },

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_a_model_is_stateful_cannot_be_changed_while_it_is_served() {
+    fn a_reload_cannot_change_stateful_of_a_served_model() {
         let (work, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (base, config) = (work.path().join("base"), work.path().join("config.json"));
         version(&base, 1);

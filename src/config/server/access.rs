@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_of_an_entry_holds_no_secret() {
+    fn the_debug_output_of_a_restriction_hides_its_secret() {
         let texts = RestrictionTexts(vec!["health:k=s3cret".to_owned(), "s3cret".to_owned()]);
         let table = toml::Value::try_from(&texts).unwrap();
         assert_eq!(table.to_string(), "[\"health:k=***\", \"***\"]");

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_stays() {
+    fn limits_that_are_set_are_kept() {
         let of = ServerLimits { queued: Size(GIB), state: Some(Size(7 * GIB)), ..ServerLimits::default() };
         let set = ["limits.queued", "limits.state"];
         assert_eq!(limits(GIB, &set, of), (1024, Some(7 << 10), String::new()));

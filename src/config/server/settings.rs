@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_follow_from_the_memory_say_so() {
+    fn limits_derived_from_the_memory_name_their_source() {
         let row = |args: &[&str], key: &str| {
             let shown = settings("", &[], args).unwrap().shown;
             shown.into_iter().find(|row| row.key == key).map(|row| (row.value, row.origin)).unwrap()

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_processors_the_named_one_is_found() {
+    fn the_named_processor_is_found_among_several() {
         let file = "# all of them\n[[plugins.processor]]\nuse = \"fbank\"\nsha256 = \"aa\"\n\n[[plugins.processor]]  # second\n\
                     sha256 = \"bb\" # of Monday\nuse = \"ctc\"\n\n[[plugins.processor]]\nuse = \"redact\"\n\n\
                     [[plugins.processor]]\nuse = \"ctc\"\nsha256 = \"cc\"\n";

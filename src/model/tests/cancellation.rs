@@ -142,7 +142,7 @@ fn end_of(server: &Server) -> (u64, EndReason) {
 }
 
 #[test]
-fn a_start_that_is_cancelled_before_it_runs_ends_the_stored_sequence_of_its_id_as_it_ends_a_live_one() {
+fn a_cancelled_start_ends_the_stored_sequence_of_its_id_like_a_live_one() {
     for keeps in [false, true] {
         for when in ["drain", "step", "every"] {
             let machine = machine(when, keeps);
@@ -175,7 +175,7 @@ fn a_start_that_is_cancelled_before_it_runs_ends_the_stored_sequence_of_its_id_a
 }
 
 #[test]
-fn a_start_that_has_not_run_when_the_server_stops_leaves_the_stored_sequence_of_its_id() {
+fn a_start_not_run_before_a_stop_leaves_the_stored_sequence_of_its_id() {
     for when in ["drain", "step", "every"] {
         let machine = machine(when, false);
         let (second, _waits) = start_on_stored(&machine);
@@ -226,7 +226,7 @@ fn a_start_on_a_stored_id_is_answered_once_the_store_has_removed_the_state() {
 }
 
 #[test]
-fn a_step_that_waits_for_a_slot_when_the_server_stops_leaves_the_state_that_it_goes_on_from() {
+fn a_step_waiting_for_a_slot_at_a_stop_leaves_its_stored_state() {
     for when in ["drain", "step", "every"] {
         let machine = machine(when, false);
         let first = machine.serve();

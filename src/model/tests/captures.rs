@@ -130,7 +130,7 @@ fn a_step_that_ended_its_sequence_is_not_captured() {
 }
 
 #[test]
-fn a_start_that_failed_is_captured_and_what_came_before_stays() {
+fn a_failed_start_is_captured_and_the_steps_before_it_stay() {
     let fixture = fixture();
     fixture.sum(7, 40, |s| s.start = true);
     let step = |n: i32| {

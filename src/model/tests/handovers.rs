@@ -78,7 +78,7 @@ fn stored_sequences_move_to_the_new_version_while_both_versions_serve() {
 
 /// Version 2 continues from the states of version 1. Then the files of version 1 come back while the disk is full, and that handover is withdrawn.
 #[test]
-fn a_handover_that_was_withdrawn_on_a_full_disk_is_not_noted_once_there_is_room() {
+fn a_handover_withdrawn_on_a_full_disk_is_not_written_later() {
     let (machine, other) = (carrying("step", OLDEST), carrying("step", OLDEST));
     let (server, there) = (machine.serve(), other.serve());
     assert_eq!(server.sum(1, 10, start), 10);

@@ -137,7 +137,7 @@ fn a_stored_sequence_is_exported_and_copied_like_a_live_sequence() {
 
 /// A replaced version left the state for a version that is replaced in turn. Meanwhile a step that continues from it waits there.
 #[test]
-fn a_state_that_goes_back_goes_on_with_a_load_with_the_same_states_alone() {
+fn a_returned_carried_state_resumes_only_on_a_load_with_the_same_states() {
     for width in [1, 2] {
         let machine = carrying("never\"\n[sequence]\non_cancel = \"keep\" # \"", OLDEST);
         let server = machine.serve();

@@ -365,7 +365,7 @@ fn three_failures_park_an_initializer_and_live_sequences_continue() {
 
 /// The states of a client replace those of the initializer. Steps run from them, and no state is kept.
 #[test]
-fn a_state_of_the_client_stands_above_the_initializer() {
+fn a_client_state_overrides_the_initializer() {
     let fixture = loaded(&format!("[sequence]\nclient_state = true\n{TOML}"));
     let with_state = |id: u64, value: i32, state: i32| {
         let mut request = request(id, value, |s| s.start = true);

@@ -175,7 +175,7 @@ fn idle_time_continues_while_a_sequence_moves_between_versions() {
 }
 
 #[test]
-fn a_start_that_waits_when_its_version_goes_may_be_sent_again() {
+fn a_start_that_waits_while_its_version_is_retired_may_be_retried() {
     let fixture = served("[sequence]\nidle = \"never\"\n[reload]\ndrain = \"0s\"\n", None);
     // All slots are taken.
     (1..=200).for_each(|id| assert_eq!(fixture.sum(id, 1, start), 1));

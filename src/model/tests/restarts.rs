@@ -121,7 +121,7 @@ fn idle_time_stops_while_no_server_runs() {
 }
 
 #[test]
-fn idle_time_goes_on_over_restarts_where_no_step_comes() {
+fn idle_time_continues_over_restarts_if_no_step_arrives() {
     for when in ["drain", "step", "every"] {
         let machine = Machine::new(when, OLDEST);
         let first = machine.serve();
@@ -153,7 +153,7 @@ fn seconds_left(server: &Server) -> Vec<(Id, u64)> {
 }
 
 #[test]
-fn after_a_crash_idle_time_goes_on_of_what_waited_and_begins_anew_of_what_lived() {
+fn after_a_crash_idle_time_continues_for_stored_and_restarts_for_live_sequences() {
     let machine = Machine::new("step\"\n[sequence]\nidle = \"10m\" # \"", OLDEST);
     let first = machine.serve();
     assert_eq!(first.sum(7, 40, start), 40);
@@ -177,7 +177,7 @@ fn after_a_crash_idle_time_goes_on_of_what_waited_and_begins_anew_of_what_lived(
 }
 
 #[test]
-fn with_every_a_crash_takes_no_idle_time_of_a_state_that_steps_have_left_behind() {
+fn with_every_a_crash_does_not_count_idle_time_of_an_outdated_state() {
     let machine = Machine::new("every\"\nevery = 2\n[sequence]\nidle = \"10m\" # \"", OLDEST);
     let first = machine.serve();
     (1..=2).for_each(|n| assert_eq!(first.sum(7, 1, |s| (s.start, s.step) = (n == 1, Some(n))), n as i32));
@@ -332,7 +332,7 @@ fn a_drop_while_the_model_is_unloaded_is_remembered() {
 
 /// The previous version stays for stored sequences, but not once the model goes out of service.
 #[test]
-fn a_replaced_version_that_stored_sequences_need_goes_with_its_model() {
+fn a_replaced_version_kept_for_stored_sequences_unloads_with_its_model() {
     let mut machine = Machine::new("drain", OLDEST);
     let first = machine.serve();
     first.sum(7, 40, start);
@@ -466,7 +466,7 @@ fn a_repeated_step_that_was_not_counted_changes_nothing() {
 
 /// A START with a state of its client is durable like any other, and so is a START that copied a sequence.
 #[test]
-fn a_sequence_that_began_with_a_given_state_goes_on_after_a_crash() {
+fn a_sequence_that_started_with_a_client_state_resumes_after_a_crash() {
     let machine = Machine::new("step", OLDEST);
     let toml = machine.model().join("sequor.toml");
     fs_err::write(&toml, "[sequence]\nclient_state = true\n[durability]\nwhen = \"step\"\n").unwrap();

@@ -184,7 +184,7 @@ fn drained(machine: &Machine, server: &Server) {
 }
 
 #[test]
-fn stored_sequences_go_on_with_a_replaced_version_for_as_long_as_live_ones() {
+fn stored_sequences_resume_on_a_replaced_version_for_the_whole_drain() {
     for when in ["drain", "step", "every"] {
         for new_version in [false, true] {
             let machine = carrying(when, OLDEST);

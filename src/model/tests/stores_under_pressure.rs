@@ -106,7 +106,7 @@ fn left_on_a_full_disk() -> (Machine, Server) {
 }
 
 #[test]
-fn a_start_on_a_full_disk_is_answered_and_the_life_before_goes_once_there_is_room() {
+fn a_start_on_a_full_disk_is_answered_and_the_earlier_state_is_removed_later() {
     let (machine, server) = left_on_a_full_disk();
     server.sum(1, 1, |s| s.end = true);
     assert_eq!(server.sum(7, 100, start), 100);
@@ -124,7 +124,7 @@ fn a_start_on_a_full_disk_is_answered_and_the_life_before_goes_once_there_is_roo
 }
 
 #[test]
-fn a_start_on_a_failing_store_leaves_nothing_of_the_life_before() {
+fn a_start_on_a_failing_store_leaves_nothing_of_the_earlier_sequence() {
     for when in ["drain", "step", "every"] {
         let machine = Machine::new(when, OLDEST);
         let first = machine.serve();
@@ -155,7 +155,7 @@ fn on_a_full_disk_a_sequence_that_left_memory_goes_on_from_there() {
 }
 
 #[test]
-fn a_sequence_that_comes_back_from_the_store_while_it_is_exported_is_asked_for_again() {
+fn an_export_retries_if_its_sequence_resumes_from_the_store_meanwhile() {
     let machine = Machine::new("drain", OLDEST).with_memory(12);
     let server = machine.serve();
     (1..=4).for_each(|id| assert_eq!(server.sum(id, 1, start), 1));

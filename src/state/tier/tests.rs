@@ -428,7 +428,7 @@ fn old_head(layout: u8, file: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn heads_of_the_layouts_before_are_read() {
+fn state_heads_of_earlier_layouts_are_read() {
     for layout in [1, 2] {
         let written = old_head(layout, b"file");
         let head = StateHead::decode(&written).unwrap();
@@ -473,7 +473,7 @@ fn a_store_of_the_first_layout_is_read() {
 }
 
 #[test]
-fn the_running_time_goes_on_with_each_server_and_a_crash_is_known() {
+fn the_running_time_adds_up_over_servers_and_a_crash_is_detected() {
     let (file, secs) = (File::default(), Duration::from_secs);
     let whole = |time: RunningTime| (time.at_open.as_secs(), time.last_began.as_secs(), time.last_closed);
     let store = tier(&file, u64::MAX).unwrap();

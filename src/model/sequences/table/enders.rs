@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_end_of_the_same_id_is_another() {
+    fn a_later_end_of_an_id_is_recorded_separately() {
         let (mut enders, id) = (Enders::default(), Id::Int(7));
         assert_eq!(enders.of(&id, stone(1)), None);
         enders.insert(&id, stone(1), by("one"));

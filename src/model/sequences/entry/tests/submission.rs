@@ -45,7 +45,7 @@ fn a_step_stays_with_the_load_of_its_sequence() {
 }
 
 #[test]
-fn a_start_is_checked_once_more_though_no_load_was_being_made_at_its_check() {
+fn a_start_is_checked_again_after_a_reload_that_began_after_its_check() {
     let (fixture, model) = served();
     assert_eq!(send(&fixture, &model, 7, true).unwrap(), (2, 1005));
     assert_eq!(fixture.sum(7, 5, |_| {}), 1010);
