@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_status_of_another_version_may_lack_fields_or_have_more() {
-        let told = |status: &serde_json::Value| ServerStatus::deserialize(status).unwrap().render();
+        let rendered = |status: &serde_json::Value| ServerStatus::deserialize(status).unwrap().render();
         let newer = json!({
             "server": { "version": "9.0.0", "node": "asr-01", "phase": "serving", "ready": true, "shards": [1, 2] },
             "models": [{ "model": "encoder", "state": "READY", "shard": 2 }],
@@ -165,7 +165,7 @@ mod tests {
             "changes": [{ "what": "model load", "on": "encoder", "took": 2.5 }],
             "tenants": { "gold": 3 }
         });
-        let told_of_newer = told(&newer);
+        let rendered_newer = rendered(&newer);
         for part in [
             "asr-01  serving",
             "sequor 9.0.0",
@@ -174,10 +174,10 @@ mod tests {
             "fair-share",
             "model load encoder",
         ] {
-            assert!(told_of_newer.contains(part), "{part:?} is not in {told_of_newer}");
+            assert!(rendered_newer.contains(part), "{part:?} is not in {rendered_newer}");
         }
         let same = json!({ "server": { "version": env!("CARGO_PKG_VERSION") } });
-        assert!(!told(&same).contains("this command"));
-        told(&json!({}));
+        assert!(!rendered(&same).contains("this command"));
+        rendered(&json!({}));
     }
 }

@@ -213,7 +213,7 @@ fn equip(repository: &Repository) {
 fn operate(repository: &Repository) {
     let by = By("local");
     let keep = || {
-        repository.registry().map(crate::scheduling::Registry::tend);
+        repository.registry().map(crate::scheduling::Registry::maintain);
     };
     for (name, component) in [("p", "f"), ("q", "a")] {
         PluginControl::load(repository, name, component.into(), by).unwrap();

@@ -99,7 +99,7 @@ impl World {
                 nothing = false;
             }
             if self.hands[hand].thread == Thread::Pondering {
-                self.ponder(hand)?;
+                self.hold_round(hand)?;
                 nothing = false;
             }
             if self.hands[hand].pulls(self.now) {

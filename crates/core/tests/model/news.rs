@@ -111,7 +111,7 @@ impl World {
 
     /// A policy that listens gets every event once, in order.
     pub fn same_news(&mut self, round: &Round, load: usize) -> Checked {
-        self.told(load, round.first, &round.news, round.lost)
+        self.check_news(load, round.first, &round.news, round.lost)
     }
 
     /// After many events the policy gets them without a question.
@@ -119,12 +119,12 @@ impl World {
         for load in std::mem::take(&mut self.tells) {
             let (first, news, lost) = self.core.observed(load);
             hold!(news.len() >= 1000, "a policy gets what happened", "{} are not many", news.len());
-            self.told(self.refer.ix(load), first, &news, lost)?;
+            self.check_news(self.refer.ix(load), first, &news, lost)?;
         }
         Ok(())
     }
 
-    fn told(&mut self, load: usize, first: u64, news: &[Observed], lost: bool) -> Checked {
+    fn check_news(&mut self, load: usize, first: u64, news: &[Observed], lost: bool) -> Checked {
         self.overhear_runs();
         if !self.listens(load) {
             hold!(news.is_empty(), "a policy gets what happened", "it does not listen, and gets {news:?}");

@@ -135,7 +135,7 @@ impl World {
             }
             2 if !pondering.is_empty() => {
                 let hand = *self.rng.pick(&pondering);
-                self.ponder(hand)
+                self.hold_round(hand)
             }
             3 if !self.consults.is_empty() => self.consult(),
             4 if !self.questions.is_empty() => self.admits(),

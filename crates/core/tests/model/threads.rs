@@ -238,7 +238,7 @@ impl World {
     }
 
     /// The policy of this thread has decided.
-    pub fn ponder(&mut self, hand: usize) -> Checked {
+    pub fn hold_round(&mut self, hand: usize) -> Checked {
         let who = self.hands[hand].who;
         let Some((mut round, shown)) = self.hands[hand].round.take() else { return Ok(()) };
         self.hands[hand].thread = Thread::Awake;
