@@ -62,10 +62,10 @@ impl ApiKeys {
 
     /// The name of the key in these headers.
     pub fn identify(&self, headers: &HeaderMap) -> Option<String> {
-        self.who_at(given(headers)?, Instant::now())
+        self.identify_at(given(headers)?, Instant::now())
     }
 
-    fn who_at(&self, key: &str, now: Instant) -> Option<String> {
+    fn identify_at(&self, key: &str, now: Instant) -> Option<String> {
         self.0.renew(now);
         let digest: [u8; 32] = Sha256::digest(key).into();
         self.0.known.load().get(&digest).cloned()
@@ -180,7 +180,7 @@ mod tests {
         fs_err::write(file.path(), "anna:first").unwrap();
         let keys = ApiKeys::open_with(file.path(), Duration::from_secs(1)).unwrap();
         let start = Instant::now();
-        let who = |key: &str, millis| keys.who_at(key, start + Duration::from_millis(millis));
+        let who = |key: &str, millis| keys.identify_at(key, start + Duration::from_millis(millis));
         assert_eq!(who("first", 0).as_deref(), Some("anna"));
         fs_err::write(file.path(), "anna:the second").unwrap();
         assert_eq!((who("first", 999).as_deref(), who("the second", 999)), (Some("anna"), None));
