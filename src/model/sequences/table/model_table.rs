@@ -10,6 +10,7 @@ use sequor_core::{
     Submit, Time,
 };
 
+use crate::config::model::settings::DurabilityWhen;
 use crate::error::{EndedBy, Failure};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
@@ -251,7 +252,7 @@ impl Table {
                     }
                     self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
                 }
-                Effect::Release(req) => self.release(req),
+                Effect::Release(req) => answers.extend(self.release(req)),
                 Effect::Replay(req, seq) => self.replay(req, seq),
                 Effect::Wake(instance) => self.actions.wake.push((instance, self.decider(instance.load))),
                 Effect::Note(note) => self.take_note(now, note),
@@ -316,8 +317,12 @@ impl Table {
         }
     }
 
-    fn release(&mut self, req: Req) {
-        let Some(mut job) = self.jobs.remove(req).and_then(JobStage::into_job) else { return };
+    fn release(&mut self, req: Req) -> Option<Event> {
+        let mut job = self.jobs.remove(req).and_then(JobStage::into_job)?;
+        if let Some(seq) = job.seq.filter(|seq| self.is_out_of_lease(*seq, &job)) {
+            self.actions.refused.push((job, Refusal::Ended(EndReason::Fenced), true));
+            return Some(Event::End(seq, EndReason::Fenced));
+        }
         self.commit_scratch(&mut job);
         self.replace_stored(&mut job);
         let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);
@@ -335,6 +340,31 @@ impl Table {
         } else {
             self.actions.released.push(job);
         }
+        None
+    }
+
+    /// Whether an answer must not leave, because another server may own its sequence. If the store has the state that it is of, the answer is
+    /// right in any case: no other server has written that step.
+    fn is_out_of_lease(&self, seq: Seq, job: &Job) -> bool {
+        let Some(durable) = job.load.durable.as_ref().filter(|_| matches!(job.answer, Some(Ok(_)))) else {
+            return false;
+        };
+        durable.when != DurabilityWhen::Step
+            && self
+                .live(seq)
+                .is_some_and(|live| live.shared_id.is_some() && (live.is_fenced || durable.store.has_lapsed()))
+    }
+
+    /// Marks a sequence that another server owns now. None of its answers leaves.
+    pub(in crate::model::sequences) fn fence(&mut self, seq: Seq) {
+        if let Some(live) = self.live_mut(seq) {
+            live.is_fenced = true;
+        }
+    }
+
+    /// Whether the store still has work for an id without a sequence, or a request of a sequence that has ended still runs.
+    pub(in crate::model::sequences) fn is_between(&self, id: &Id) -> bool {
+        self.returning.contains(id) || self.core.is_leaving(id) || self.pending_ends.has(id)
     }
 
     /// Answers a repeated step with its kept answer.
@@ -397,6 +427,7 @@ impl Table {
                     if let Some(WrittenSequence { id, incarnation, .. }) = obsolete {
                         self.forget(id, incarnation);
                     }
+                    self.actions.unused.extend(live.shared_id.take());
                     self.part(live.members, live.holder, why);
                     (live.load, SequenceChange::Ended(why))
                 })

@@ -1,0 +1,288 @@
+//! The ids of a model's sequences that this server owns, takes over or gives up.
+//!
+//! ```text
+//!          claimed      wanted elsewhere        written
+//!                       or unused
+//! Claiming ─────────▶ Held ─────────────────▶ Yielding ────────▶ Releasing ──▶ (gone)
+//!  ▲ ▲  └▶ (gone)                                │                  │
+//!  │ └──────────────────── stays ────────────────┘                  │
+//!  └────────────────── requests wait ───────────────────────────────┘
+//! ```
+//!
+//! Requests of an id in any stage but `Held` wait in its queue, in the order of their arrival. A request of a `Held` id goes on to the table;
+//! until it is there, the id is not given up.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sequor_core::Id;
+
+use crate::model::load::SequenceStore;
+use crate::sync::{AtomicBool, Mutex};
+
+use super::deferred_request::DeferredRequest;
+
+#[derive(Debug)]
+enum GateStage {
+    Held {
+        /// Requests on their way to the table.
+        entering: u32,
+    },
+    Claiming(VecDeque<DeferredRequest>),
+    Yielding {
+        queue: VecDeque<DeferredRequest>,
+        /// Whether its instance was asked for its state.
+        asked: bool,
+    },
+    Releasing(VecDeque<DeferredRequest>),
+}
+
+/// The sequences of one model that this server shares with others.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct SequenceGate {
+    store: Arc<SequenceStore>,
+    /// Whether the model has had a load with durable sequences. Other models do not look further.
+    is_active: AtomicBool,
+    ids: Mutex<HashMap<Id, GateStage>>,
+    /// Ids whose sequences have ended, until they are released.
+    unused: Mutex<Vec<Id>>,
+}
+
+/// What a request finds at the gate.
+pub(in crate::model::sequences) enum AtGate<R> {
+    /// This server owns its sequence. [`SequenceGate::entered`] must follow.
+    Open(R),
+    /// It waits.
+    Waits,
+    /// It waits, and the sequence must be claimed.
+    Claims,
+}
+
+/// What follows once a claim is decided.
+pub(in crate::model::sequences) enum AfterClaim {
+    /// This request goes to the table.
+    Next(Box<DeferredRequest>),
+    /// The next request begins a sequence, so the id must be claimed for that.
+    Begins,
+    /// No request waits any more.
+    Done,
+}
+
+/// How far giving up an id is, before its table is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model::sequences) enum HandoverGate {
+    /// Not here.
+    Gone,
+    /// Not now.
+    Busy,
+    /// No request can reach the table. `asked`: whether the instance was asked for its state.
+    Closed { asked: bool },
+}
+
+impl GateStage {
+    fn queue(&mut self) -> Option<&mut VecDeque<DeferredRequest>> {
+        match self {
+            GateStage::Held { .. } => None,
+            GateStage::Claiming(queue) | GateStage::Yielding { queue, .. } | GateStage::Releasing(queue) => Some(queue),
+        }
+    }
+}
+
+impl SequenceGate {
+    pub(in crate::model::sequences) fn new(store: Arc<SequenceStore>) -> SequenceGate {
+        let (is_active, ids, unused) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
+        SequenceGate { store, is_active, ids, unused }
+    }
+
+    pub(in crate::model::sequences) fn store(&self) -> &Arc<SequenceStore> {
+        &self.store
+    }
+
+    pub(in crate::model::sequences) fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Acquire)
+    }
+
+    pub(in crate::model::sequences) fn activate(&self) {
+        self.is_active.store(true, Ordering::Release);
+    }
+
+    // === requests ===
+
+    /// Lets a request through, or keeps it as what `defer` makes of it.
+    pub(in crate::model::sequences) fn enter<R>(
+        &self,
+        id: &Id,
+        request: R,
+        defer: impl FnOnce(R) -> DeferredRequest,
+    ) -> AtGate<R> {
+        let mut ids = self.ids.lock();
+        match ids.get_mut(id) {
+            Some(GateStage::Held { entering }) => {
+                *entering += 1;
+                AtGate::Open(request)
+            }
+            Some(stage) => {
+                if let Some(queue) = stage.queue() {
+                    queue.push_back(defer(request));
+                }
+                AtGate::Waits
+            }
+            None => {
+                ids.insert(id.clone(), GateStage::Claiming(VecDeque::from([defer(request)])));
+                AtGate::Claims
+            }
+        }
+    }
+
+    /// A request that was let through is in the table, or was refused.
+    pub(in crate::model::sequences) fn entered(&self, id: &Id) {
+        if let Some(GateStage::Held { entering }) = self.ids.lock().get_mut(id) {
+            *entering = entering.saturating_sub(1);
+        }
+    }
+
+    // === claims ===
+
+    /// The next request after a claim. If this server owns the sequence, the id is `Held` once no request waits.
+    pub(in crate::model::sequences) fn after_claim(&self, id: &Id, is_held: bool) -> AfterClaim {
+        let mut ids = self.ids.lock();
+        let Some(GateStage::Claiming(queue)) = ids.get_mut(id) else { return AfterClaim::Done };
+        if !is_held && queue.front().is_some_and(|next| next.request.sequence.start) {
+            return AfterClaim::Begins;
+        }
+        if let Some(next) = queue.pop_front() {
+            return AfterClaim::Next(Box::new(next));
+        }
+        if is_held {
+            ids.insert(id.clone(), GateStage::Held { entering: 0 });
+        } else {
+            ids.remove(id);
+        }
+        AfterClaim::Done
+    }
+
+    /// A claim has failed. Returns the requests that waited for it.
+    pub(in crate::model::sequences) fn claim_failed(&self, id: &Id) -> VecDeque<DeferredRequest> {
+        let mut ids = self.ids.lock();
+        let Some(GateStage::Claiming(queue)) = ids.get_mut(id) else { return VecDeque::new() };
+        let queue = std::mem::take(queue);
+        ids.remove(id);
+        queue
+    }
+
+    // === giving up ===
+
+    /// Keeps further requests of an id waiting, because another server wants its sequence.
+    pub(in crate::model::sequences) fn close(&self, id: &Id) -> HandoverGate {
+        let mut ids = self.ids.lock();
+        match ids.get_mut(id) {
+            None | Some(GateStage::Releasing(_)) => HandoverGate::Gone,
+            Some(GateStage::Claiming(_)) => HandoverGate::Busy,
+            Some(GateStage::Yielding { asked, .. }) => HandoverGate::Closed { asked: *asked },
+            Some(GateStage::Held { entering: 1.. }) => HandoverGate::Busy,
+            Some(stage) => {
+                *stage = GateStage::Yielding { queue: VecDeque::new(), asked: false };
+                HandoverGate::Closed { asked: false }
+            }
+        }
+    }
+
+    /// Keeps further requests of an id waiting, to see whether it has a sequence. Does nothing and returns false if something else happens to it.
+    pub(in crate::model::sequences) fn try_close(&self, id: &Id) -> bool {
+        let mut ids = self.ids.lock();
+        let Some(stage @ GateStage::Held { entering: 0 }) = ids.get_mut(id) else { return false };
+        *stage = GateStage::Yielding { queue: VecDeque::new(), asked: false };
+        true
+    }
+
+    /// Records whether the instance was asked for the state of an id that is given up.
+    pub(in crate::model::sequences) fn set_asked(&self, id: &Id, is_asked: bool) {
+        if let Some(GateStage::Yielding { asked, .. }) = self.ids.lock().get_mut(id) {
+            *asked = is_asked;
+        }
+    }
+
+    /// The id is not given up. Its requests go on as after a claim.
+    pub(in crate::model::sequences) fn reopen(&self, id: &Id) -> bool {
+        self.move_on(id, |stage| match stage {
+            GateStage::Yielding { queue, .. } => Some(GateStage::Claiming(queue)),
+            _ => None,
+        })
+    }
+
+    /// The record of an id that is given up is about to be released.
+    pub(in crate::model::sequences) fn release(&self, id: &Id) -> bool {
+        self.move_on(id, |stage| match stage {
+            GateStage::Yielding { queue, .. } => Some(GateStage::Releasing(queue)),
+            _ => None,
+        })
+    }
+
+    /// The release has ended. If it failed, this server owns the sequence still. If requests wait that must claim it, returns whether the first
+    /// of them is a START.
+    pub(in crate::model::sequences) fn released(&self, id: &Id, has_failed: bool) -> Option<bool> {
+        let mut ids = self.ids.lock();
+        let Some(GateStage::Releasing(queue)) = ids.get_mut(id) else { return None };
+        let queue = std::mem::take(queue);
+        let begins = queue.front().map(|first| first.request.sequence.start);
+        match begins {
+            Some(_) => ids.insert(id.clone(), GateStage::Claiming(queue)),
+            None if has_failed => ids.insert(id.clone(), GateStage::Held { entering: 0 }),
+            None => ids.remove(id),
+        };
+        begins
+    }
+
+    /// Another server owns the sequence now. If requests wait that must claim it, returns whether the first of them is a START.
+    pub(in crate::model::sequences) fn lose(&self, id: &Id) -> Option<bool> {
+        let mut ids = self.ids.lock();
+        match ids.get_mut(id) {
+            Some(GateStage::Held { .. }) => {
+                ids.remove(id);
+                None
+            }
+            Some(stage @ GateStage::Yielding { .. }) => {
+                let queue = stage.queue().map(std::mem::take).unwrap_or_default();
+                let begins = queue.front().map(|first| first.request.sequence.start);
+                match begins {
+                    Some(_) => ids.insert(id.clone(), GateStage::Claiming(queue)),
+                    None => ids.remove(id),
+                };
+                begins
+            }
+            // The end of the release or of the claim follows.
+            _ => None,
+        }
+    }
+
+    fn move_on(&self, id: &Id, next: impl FnOnce(GateStage) -> Option<GateStage>) -> bool {
+        let mut ids = self.ids.lock();
+        let Some(stage @ GateStage::Yielding { .. }) = ids.get_mut(id) else { return false };
+        let before = std::mem::replace(stage, GateStage::Held { entering: 0 });
+        match next(before) {
+            Some(after) => {
+                *stage = after;
+                true
+            }
+            None => false,
+        }
+    }
+
+    // === ids without a sequence ===
+
+    /// Records ids whose sequences have ended here.
+    pub(in crate::model::sequences) fn note_unused(&self, ids: Vec<Id>) {
+        self.unused.lock().extend(ids);
+    }
+
+    pub(in crate::model::sequences) fn take_unused(&self) -> Vec<Id> {
+        std::mem::take(&mut self.unused.lock())
+    }
+
+    /// The ids that this server owns.
+    pub(in crate::model::sequences) fn held(&self) -> Vec<Id> {
+        let ids = self.ids.lock();
+        ids.iter().filter(|(_, stage)| matches!(stage, GateStage::Held { .. })).map(|(id, _)| id.clone()).collect()
+    }
+}

@@ -1,0 +1,1 @@
+//! The shared store against a real Redis.

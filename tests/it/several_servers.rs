@@ -1,0 +1,326 @@
+//! Tests several servers that share the sequences of a model over one Redis: which server a step reaches does not matter, and a server that is
+//! gone, stopped or late loses no answered step.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sequor_proto::infer_parameter::ParameterChoice;
+use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use sequor_proto::{ModelInferRequest, ModelInferResponse};
+use tempfile::TempDir;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use crate::python::prepared;
+use crate::server::{Call, SEQUOR, Server, until};
+use crate::steps::{STRATEGIES, accumulators, metric, parameter, step, sum};
+
+type Client = GrpcInferenceServiceClient<Channel>;
+
+/// A lease that a busy machine keeps. Tests of its end stop the server.
+const LEASE: &str = "1s";
+
+/// A Redis that writes each change to its file before it answers.
+struct Redis {
+    child: Option<Child>,
+    port: u16,
+    folder: TempDir,
+}
+
+impl Redis {
+    fn start() -> Redis {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut redis = Redis { child: None, port, folder: tempfile::tempdir().unwrap() };
+        redis.resume();
+        redis
+    }
+
+    /// Starts it with what it wrote before.
+    fn resume(&mut self) {
+        let mut command = Command::new(prepared("SEQUOR_REDIS"));
+        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]);
+        command.args(["--appendfsync", "always", "--requirepass", "s3cret"]).arg("--dir").arg(self.folder.path());
+        self.child = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+        until("Redis answers", || self.ask("PING").is_some_and(|answer| answer.contains("PONG")));
+    }
+
+    /// Ends it as a power failure would.
+    fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn url(&self) -> String {
+        format!("redis://:s3cret@127.0.0.1:{}/0", self.port)
+    }
+
+    /// The answer to a command, as Redis writes it.
+    fn ask(&self, command: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        write!(stream, "AUTH s3cret\r\n{command}\r\nQUIT\r\n").ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok()?;
+        String::from_utf8_lossy(&answer).strip_prefix("+OK\r\n")?.strip_suffix("+OK\r\n").map(str::to_owned)
+    }
+
+    fn count(&self, pattern: &str) -> usize {
+        let answer = self.ask(&format!("KEYS {pattern}")).unwrap();
+        answer.lines().next().and_then(|line| line.strip_prefix('*')).and_then(|n| n.parse().ok()).unwrap()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A folder with a repository of models with this durability.
+fn repository(when: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    accumulators(folder.path(), 64, 600_000_000);
+    for model in STRATEGIES {
+        let path = folder.path().join(model).join("sequor.toml");
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+        write!(file, "\n[durability]\nwhen = \"{when}\"\n").unwrap();
+    }
+    folder
+}
+
+fn node(repository: &Path, redis: &Redis, name: &str) -> Server {
+    let call = Call::serve(repository).environment("SEQUOR_STATE_URL", redis.url());
+    call.arguments(["--state-lease", LEASE, "--node", name]).start()
+}
+
+fn signal(server: &Server, signal: &str) {
+    let sent = Command::new("kill").args([signal, &server.process.pid().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn numbered(mut request: ModelInferRequest, number: i64) -> ModelInferRequest {
+    request.parameters.insert("sequence_step".to_owned(), parameter(ParameterChoice::Int64Param(number)));
+    request
+}
+
+async fn infer(client: &mut Client, request: ModelInferRequest) -> Result<ModelInferResponse, Status> {
+    client.model_infer(request).await.map(tonic::Response::into_inner)
+}
+
+/// The running sum after a plain step.
+async fn add(client: &mut Client, model: &str, id: i64, value: i32, (start, end): (bool, bool)) -> i32 {
+    let answer = infer(client, step(model, id, String::new(), value, start, end)).await;
+    sum(&answer.unwrap_or_else(|e| panic!("sequence {id} of {model}: {e:?}"))).unwrap()
+}
+
+const FIRST: (bool, bool) = (true, false);
+const NEXT: (bool, bool) = (false, false);
+const LAST: (bool, bool) = (false, true);
+
+/// Sends a step until it is answered. Only refusals that let the client try again may come before.
+async fn retried(client: &mut Client, request: &ModelInferRequest) -> ModelInferResponse {
+    for _ in 0..2000 {
+        match infer(client, request.clone()).await {
+            Ok(answer) => return answer,
+            Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no answer to {request:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_steps_of_a_sequence_may_go_to_any_server() {
+    for when in ["drain", "every", "step"] {
+        let (folder, redis) = (repository(when), Redis::start());
+        let servers = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+        let mut clients = [servers[0].client().await, servers[1].client().await];
+        for model in STRATEGIES {
+            let mut totals = [0; 4];
+            for n in 0..12_usize {
+                for (id, total) in totals.iter_mut().enumerate() {
+                    let value = i32::try_from(n * 10 + id).unwrap();
+                    *total += value;
+                    let at = &mut clients[(n + id) % 2];
+                    let flags = (n == 0, n == 11);
+                    assert_eq!(add(at, model, 1 + id as i64, value, flags).await, *total, "{when} {model} {n}");
+                }
+            }
+        }
+        until("nothing is left", || redis.count("sequor:seq:*") + redis.count("sequor:blob:*") == 0);
+        let moved = servers.iter().map(|server| metric(server, "sequor_shared_taken_over_total", &[])).sum::<f64>();
+        assert!(moved >= 44.0, "{when}: {moved}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_crash_another_server_goes_on_at_the_last_answered_step() {
+    let (folder, redis) = (repository("step"), Redis::start());
+    let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+    let (mut one, mut other) = (first.client().await, second.client().await);
+    for model in STRATEGIES {
+        assert_eq!(add(&mut one, model, 7, 3, FIRST).await, 3);
+        assert_eq!(add(&mut one, model, 7, 4, NEXT).await, 7);
+    }
+    signal(&first, "-KILL");
+    for model in STRATEGIES {
+        let third = step(model, 7, String::new(), 5, false, false);
+        assert_eq!(sum(&retried(&mut other, &third).await), Some(12));
+        assert_eq!(add(&mut other, model, 7, 1, LAST).await, 13);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_stopped_past_its_lease_answers_nothing_for_sequences_of_others() {
+    for when in ["step", "every", "drain"] {
+        let (folder, redis) = (repository(when), Redis::start());
+        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+        let (mut one, mut other) = (first.client().await, second.client().await);
+        let model = STRATEGIES[0];
+        for number in 1..=2 {
+            let request = step(model, 7, String::new(), 5, number == 1, false);
+            assert_eq!(sum(&infer(&mut one, numbered(request, number)).await.unwrap()), Some(5 * number as i32));
+        }
+        signal(&first, "-STOP");
+        let third = numbered(step(model, 7, String::new(), 5, false, false), 3);
+        // It is in the socket of the server that is stopped. Its client waits.
+        let late = tokio::spawn({
+            let (mut one, third) = (one.clone(), third.clone());
+            async move { infer(&mut one, third).await }
+        });
+        let taken = loop {
+            match infer(&mut other, third.clone()).await {
+                Ok(answer) => break Some(sum(&answer)),
+                Err(status) if status.code() == Code::Unavailable => {}
+                // What was only in the memory of the first server is lost, as after a crash.
+                Err(status) if when != "step" => {
+                    assert!(matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition), "{status:?}");
+                    break None;
+                }
+                Err(status) => panic!("{status:?}"),
+            }
+        };
+        assert_eq!(taken, (when == "step").then_some(Some(15)), "{when}");
+        if taken.is_none() {
+            let start = numbered(step(model, 7, String::new(), 100, true, false), 1);
+            assert_eq!(sum(&retried(&mut other, &start).await), Some(100));
+        }
+        signal(&first, "-CONT");
+        let late = late.await.unwrap();
+        match (when, late) {
+            // The same step, answered before by the other server.
+            ("step", Ok(answer)) => assert_eq!(sum(&answer), Some(15)),
+            (_, Ok(answer)) => panic!("{when}: the late server answered {answer:?}"),
+            (_, Err(status)) => assert_ne!(status.code(), Code::Ok, "{status:?}"),
+        }
+        let (number, value) = if when == "step" { (4, 20) } else { (2, 105) };
+        let next = numbered(step(model, 7, String::new(), 5, false, false), number);
+        assert_eq!(sum(&retried(&mut one, &next).await), Some(value), "{when}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_leaves_its_sequences_to_the_others() {
+    for when in ["drain", "every", "step"] {
+        let (folder, redis) = (repository(when), Redis::start());
+        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+        let (mut one, mut other) = (first.client().await, second.client().await);
+        for id in 1..=40 {
+            assert_eq!(add(&mut one, STRATEGIES[0], id, 9, FIRST).await, 9);
+        }
+        let ended = first.stop();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        for id in 1..=40 {
+            assert_eq!(add(&mut other, STRATEGIES[0], id, 1, NEXT).await, 10, "{when}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_comes_back_finds_the_sequences_as_they_were() {
+    for when in ["drain", "step"] {
+        let (folder, mut redis) = (repository(when), Redis::start());
+        let server = node(folder.path(), &redis, "a");
+        let (mut client, model) = (server.client().await, STRATEGIES[1]);
+        assert_eq!(add(&mut client, model, 7, 2, FIRST).await, 2);
+        redis.kill();
+        until("the lease ends", || metric(&server, "sequor_shared_lease", &[]) == 0.0);
+        let steps = [step(model, 8, String::new(), 1, true, false), step(model, 7, String::new(), 1, false, false)];
+        for request in steps {
+            let status = infer(&mut client, request).await.unwrap_err();
+            assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+            assert!(!status.message().contains("s3cret"), "{status:?}");
+        }
+        redis.resume();
+        until("the lease is back", || metric(&server, "sequor_shared_lease", &[]) == 1.0);
+        assert_eq!(add(&mut client, model, 7, 3, NEXT).await, 5, "{when}");
+        assert_eq!(add(&mut client, model, 8, 1, FIRST).await, 1);
+        assert!(metric(&server, "sequor_shared_lapsed_total", &[]) >= 1.0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_replaces_a_sequence_of_another_server_and_an_end_is_known_there() {
+    for when in ["drain", "step"] {
+        let (folder, redis) = (repository(when), Redis::start());
+        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+        let (mut one, mut other) = (first.client().await, second.client().await);
+        for model in STRATEGIES {
+            assert_eq!(add(&mut one, model, 7, 50, FIRST).await, 50);
+            assert_eq!(add(&mut other, model, 7, 1, FIRST).await, 1);
+            assert_eq!(add(&mut one, model, 7, 1, NEXT).await, 2, "{when}");
+            assert_eq!(add(&mut one, model, 7, 1, LAST).await, 3);
+            let refused = infer(&mut other, step(model, 7, String::new(), 1, false, false)).await.unwrap_err();
+            assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "ended", "{when}: {refused:?}");
+            let refused = infer(&mut other, step(model, 99, String::new(), 1, false, false)).await.unwrap_err();
+            assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "never_started", "{refused:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_arrive_together_on_two_servers_each_get_their_turn() {
+    let (folder, redis) = (repository("step"), Redis::start());
+    let servers = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+    let mut first = servers[0].client().await;
+    let model = STRATEGIES[0];
+    for id in 1..=8 {
+        assert_eq!(add(&mut first, model, id, 0, FIRST).await, 0);
+    }
+    let sends = (0..4).flat_map(|n| (1..=8).map(move |id| (n, id)));
+    let mut tasks = Vec::new();
+    for (n, id) in sends {
+        let mut client = servers[n % 2].client().await;
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..5 {
+                add(&mut client, model, id, 1, NEXT).await;
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for id in 1..=8 {
+        assert_eq!(add(&mut first, model, id, 0, LAST).await, 20, "each step counts once");
+    }
+}
+
+#[test]
+fn a_server_does_not_start_without_its_redis_and_shows_no_password() {
+    let (folder, port) = (repository("step"), TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
+    let url = format!("redis://:s3cret@127.0.0.1:{port}");
+    let ended = Call::serve(folder.path()).environment("SEQUOR_STATE_URL", &url).end();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stderr.contains(&format!("state.url: redis://:***@127.0.0.1:{port} cannot be reached")), "{ended:?}");
+    assert!(!ended.stderr.contains("s3cret") && !ended.stdout.contains("s3cret"), "{ended:?}");
+    let both = Call::new(SEQUOR).arguments(["serve", "--state-url", &url, "--state-dir", "state"]).end();
+    assert!(both.stderr.contains("state.url and state.dir are both set"), "{both:?}");
+    assert!(!both.stderr.contains("s3cret"), "{both:?}");
+}
