@@ -1,6 +1,7 @@
 //! Takes sequences over from the store that servers share, when the first request of a sequence arrives here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sequor_core::{Id, Time, Tombstone};
 use tokio::sync::oneshot;
@@ -15,6 +16,9 @@ use crate::model::sequences::table::SequenceLookup as _;
 use crate::state::tier::{ClaimFailure, ClaimOutcome, ClaimTask, EndedState, TierKey};
 
 use super::submission;
+
+/// Time between two looks whether a claim for an operator is decided.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What becomes of a request of a model whose sequences are shared.
 pub(super) enum AfterGate {
@@ -40,6 +44,11 @@ pub(super) fn pass(
         (Id::None, fresh) => Id::Int(fresh),
         (id, _) => id.clone(),
     };
+    // A server that stops takes nothing over. Its own sequences go on.
+    if !gate.owns(&id) && model.loads().iter().all(|load| load.is_retired()) {
+        let why = "the server or the model is going out of service".to_owned();
+        return Err(Failure::Store { model: model.name.clone(), id, why });
+    }
     let begins = request.sequence.start || origin.fresh_id != 0;
     let (sender, submitted) = oneshot::channel();
     let defer = |request| DeferredRequest::new(request, version, origin, sender, model.now());
@@ -78,6 +87,18 @@ pub(in crate::model::sequences) fn claim(model: &Arc<ModelScheduler>, gate: &Seq
     shared.claim(ClaimTask { key, begins, done: Box::new(done) });
 }
 
+/// Takes a sequence over for an operator, if it is stored or another server has it. Waits for that, so a thread that serves connections must
+/// not call it. If the sequence cannot be taken over, it is as before.
+pub(in crate::model::sequences) fn take_over(model: &Arc<ModelScheduler>, id: &Id) {
+    let Some(gate) = model.gate.as_ref().filter(|gate| gate.is_active()) else { return };
+    if gate.enter_without_request(id) {
+        claim(model, gate, id.clone(), false);
+    }
+    while gate.is_claimed(id) {
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// Applies the outcome of a claim, and lets the requests go on that waited for it.
 fn claimed(model: &Arc<ModelScheduler>, id: &Id, outcome: Result<ClaimOutcome, ClaimFailure>) {
     let Some(gate) = model.gate.clone() else { return };
@@ -86,7 +107,11 @@ fn claimed(model: &Arc<ModelScheduler>, id: &Id, outcome: Result<ClaimOutcome, C
             if let Some(head) = head {
                 let until = left.or(head.idle).map_or(Time::NEVER, |left| model.now() + left);
                 let kept = KeptSequence { head, incarnation, until, unwritten: None };
-                model.table.lock().keep_again(id.clone(), kept);
+                let mut table = model.table.lock();
+                // As on one server, a stored sequence comes before a state that was given for its id.
+                let _unused = table.imports.remove(id);
+                table.keep_again(id.clone(), kept);
+                drop(table);
                 model.store.set_kept(true);
                 if until != Time::NEVER {
                     model.arm(until);

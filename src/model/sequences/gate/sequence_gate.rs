@@ -135,6 +135,26 @@ impl SequenceGate {
         }
     }
 
+    /// Begins a claim without a request. Returns false if this server owns the sequence, or if something happens to it already.
+    pub(in crate::model::sequences) fn enter_without_request(&self, id: &Id) -> bool {
+        let mut ids = self.ids.lock();
+        let is_new = !ids.contains_key(id);
+        if is_new {
+            ids.insert(id.clone(), GateStage::Claiming(VecDeque::new()));
+        }
+        is_new
+    }
+
+    /// Whether a claim of this id is under way.
+    pub(in crate::model::sequences) fn is_claimed(&self, id: &Id) -> bool {
+        matches!(self.ids.lock().get(id), Some(GateStage::Claiming(_)))
+    }
+
+    /// Whether this server owns the sequence of this id, or is about to give it up.
+    pub(in crate::model::sequences) fn owns(&self, id: &Id) -> bool {
+        self.ids.lock().contains_key(id)
+    }
+
     /// A request that was let through is in the table, or was refused.
     pub(in crate::model::sequences) fn entered(&self, id: &Id) {
         if let Some(GateStage::Held { entering }) = self.ids.lock().get_mut(id) {

@@ -12,8 +12,8 @@ use sequor_core::{
 
 use crate::config::model::settings::DurabilityWhen;
 use crate::error::{EndedBy, Failure};
-use crate::model::load::LoadedModel;
-use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
+use crate::model::load::{LoadDurability, LoadedModel};
+use crate::model::sequences::ensembles::{MemberSequences, ReplyTo, SequenceHolder};
 use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{KeptSequence, RowToSeal, Spilling, WrittenSequence};
 use crate::scheduling::{Decider, LoadPolicy};
@@ -346,13 +346,18 @@ impl Table {
     /// Whether an answer must not leave, because another server may own its sequence. If the store has the state that it is of, the answer is
     /// right in any case: no other server has written that step.
     fn is_out_of_lease(&self, seq: Seq, job: &Job) -> bool {
-        let Some(durable) = job.load.durable.as_ref().filter(|_| matches!(job.answer, Some(Ok(_)))) else {
+        let is_shared =
+            |durable: &&LoadDurability| durable.store.shared().is_some() && durable.when != DurabilityWhen::Step;
+        let Some(durable) = job.load.durable.as_ref().filter(is_shared) else { return false };
+        // A sequence of an ensemble is not shared.
+        if !matches!((&job.answer, &job.reply), (Some(Ok(_)), ReplyTo::Surface(_))) {
             return false;
+        }
+        let is_fenced = || match self.core.id_of(seq) {
+            Some(_) => self.live(seq).is_some_and(|live| live.is_fenced),
+            None => self.core.end_of(&job.id).is_some_and(|stone| stone.why == EndReason::Fenced),
         };
-        durable.when != DurabilityWhen::Step
-            && self
-                .live(seq)
-                .is_some_and(|live| live.shared_id.is_some() && (live.is_fenced || durable.store.has_lapsed()))
+        durable.store.has_lapsed() || is_fenced()
     }
 
     /// Marks a sequence that another server owns now. None of its answers leaves.

@@ -176,7 +176,8 @@ impl ClaimThread {
         if !self.lease.holds() {
             let address = self.link.address().shown.clone();
             let failure = ClaimFailure::NoLease { address };
-            portion.into_iter().for_each(|claim| self.wait_on(claim, &failure));
+            let patience = self.lease.lease();
+            portion.into_iter().for_each(|claim| self.wait_on(claim, patience, &failure));
             return;
         }
         let answers = self.send(&portion);
@@ -230,15 +231,15 @@ impl ClaimThread {
                 }
                 claim.node = Some(node.clone());
                 let waited = handover_wait(self.lease.lease());
-                self.wait_on(claim, &ClaimFailure::Owned { node, waited });
+                self.wait_on(claim, waited, &ClaimFailure::Owned { node, waited });
             }
         }
     }
 
-    /// Tries a claim again later, or ends it with this failure if its time is over.
-    fn wait_on(&mut self, mut claim: WaitingClaim, failure: &ClaimFailure) {
+    /// Tries a claim again later, or ends it with this failure if it has waited this long.
+    fn wait_on(&mut self, mut claim: WaitingClaim, patience: Duration, failure: &ClaimFailure) {
         let now = Instant::now();
-        if now.duration_since(claim.since) >= handover_wait(self.lease.lease()) {
+        if now.duration_since(claim.since) >= patience {
             return (claim.task.done)(Err(failure.clone()));
         }
         claim.next = now + claim.pause;

@@ -207,7 +207,7 @@ impl SharedTier {
                 if *incarnation < since && head.as_ref().is_none_or(|head| head.incarnation != *incarnation) {
                     return Err(TierError::Fenced);
                 }
-                if head.is_none_or(|head| head.incarnation > *incarnation) {
+                if head.is_some_and(|head| head.incarnation > *incarnation) {
                     return Ok(None);
                 }
                 let arguments = [self.run.as_bytes(), &epoch.to_string().into_bytes()];
