@@ -6,6 +6,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sequor_proto::infer_parameter::ParameterChoice;
@@ -16,7 +18,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use crate::python::prepared;
-use crate::server::{Call, SEQUOR, Server, until};
+use crate::server::{Call, SEQUOR, Server, root, until};
 use crate::steps::{STRATEGIES, accumulators, metric, parameter, step, sum};
 
 type Client = GrpcInferenceServiceClient<Channel>;
@@ -181,20 +183,27 @@ async fn after_a_crash_another_server_goes_on_at_the_last_answered_step() {
 async fn a_server_that_was_stopped_past_its_lease_answers_nothing_for_sequences_of_others() {
     for when in ["step", "every", "drain"] {
         let (folder, redis) = (repository(when), Redis::start());
+        let model = STRATEGIES[0];
+        // A step waits for others to batch with, so that the server can be stopped while it has one.
+        let path = folder.path().join(model).join("config.pbtxt");
+        let config = fs::read_to_string(&path).unwrap();
+        let candidates = "max_candidate_sequences: 64";
+        let waits = format!("{candidates}\n    preferred_batch_size: [ 8 ]\n    max_queue_delay_microseconds: 300000");
+        assert!(config.contains(candidates));
+        fs::write(&path, config.replace(candidates, &waits)).unwrap();
         let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
         let (mut one, mut other) = (first.client().await, second.client().await);
-        let model = STRATEGIES[0];
         for number in 1..=2 {
             let request = step(model, 7, String::new(), 5, number == 1, false);
             assert_eq!(sum(&infer(&mut one, numbered(request, number)).await.unwrap()), Some(5 * number as i32));
         }
-        signal(&first, "-STOP");
         let third = numbered(step(model, 7, String::new(), 5, false, false), 3);
-        // It is in the socket of the server that is stopped. Its client waits.
         let late = tokio::spawn({
             let (mut one, third) = (one.clone(), third.clone());
             async move { infer(&mut one, third).await }
         });
+        until("the step waits", || metric(&first, "nv_inference_pending_request_count", &[model]) == 1.0);
+        signal(&first, "-STOP");
         let taken = loop {
             match infer(&mut other, third.clone()).await {
                 Ok(answer) => break Some(sum(&answer)),
@@ -310,6 +319,97 @@ async fn requests_that_arrive_together_on_two_servers_each_get_their_turn() {
     for id in 1..=8 {
         assert_eq!(add(&mut first, model, id, 0, LAST).await, 20, "each step counts once");
     }
+}
+
+/// HAProxy with the configuration of the examples, for these servers. Returns it with the port for gRPC.
+fn haproxy(servers: &[&Server; 2]) -> (Redirector, u16) {
+    let mut config = fs::read_to_string(root().join("examples/proxy/haproxy.cfg")).unwrap();
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let [http, grpc] = [free(), free()];
+    let [one, two] = servers;
+    let ports = [
+        (":9000", http),
+        (":9001", grpc),
+        (":8000", one.http.port()),
+        (":8001", one.grpc.port()),
+        (":8100", two.http.port()),
+        (":8101", two.grpc.port()),
+        ("port 8000", one.http.port()),
+        ("port 8100", two.http.port()),
+    ];
+    for (n, (example, _)) in ports.iter().enumerate() {
+        assert_eq!(config.matches(example).count(), 1, "{example}");
+        let (kept, _) = example.split_at(example.len() - 4);
+        config = config.replace(example, &format!("{kept}<{n}>"));
+    }
+    for (n, (_, port)) in ports.iter().enumerate() {
+        config = config.replace(&format!("<{n}>"), &port.to_string());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("haproxy.cfg");
+    fs::write(&path, config).unwrap();
+    let child = Command::new(prepared("SEQUOR_HAPROXY")).arg("-f").arg(&path).stdin(Stdio::null()).spawn().unwrap();
+    let proxy = Redirector(child, folder);
+    until("HAProxy listens", || TcpStream::connect(("127.0.0.1", grpc)).is_ok());
+    (proxy, grpc)
+}
+
+struct Redirector(Child, #[allow(dead_code, reason = "only its drop matters")] TempDir);
+
+impl Drop for Redirector {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_haproxy_a_server_leaves_and_every_step_is_answered() {
+    const SEQUENCES: i64 = 24;
+    let (folder, redis) = (repository("step"), Redis::start());
+    let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+    let (_proxy, port) = haproxy(&[&first, &second]);
+    let client = GrpcInferenceServiceClient::connect(format!("http://127.0.0.1:{port}")).await.unwrap();
+    let answered = Arc::new(AtomicU64::new(0));
+    let sequence = |id: i64| {
+        let (mut client, answered) = (client.clone(), Arc::clone(&answered));
+        async move {
+            let mut total = 0;
+            for number in 1..=60 {
+                let value = i32::try_from(id + number).unwrap();
+                total += value;
+                let plain = step(STRATEGIES[0], id, String::new(), value, number == 1, false);
+                let request = numbered(plain, number);
+                let answer = loop {
+                    let mut call = tonic::Request::new(request.clone());
+                    call.metadata_mut().insert("x-sequence-id", id.to_string().parse().unwrap());
+                    match client.model_infer(call).await {
+                        Ok(answer) => break answer.into_inner(),
+                        // The proxy has not noticed yet, or a step waits for the other server.
+                        Err(status) => {
+                            let may_retry = matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal);
+                            assert!(may_retry, "sequence {id}, step {number}: {status:?}");
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                    }
+                };
+                assert_eq!(sum(&answer), Some(total), "sequence {id}, step {number}");
+                answered.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    };
+    let running: Vec<_> = (1..=SEQUENCES).map(|id| tokio::spawn(sequence(id))).collect();
+    until("all have begun", || answered.load(Ordering::Relaxed) > 8 * SEQUENCES as u64);
+    let counts = [&first, &second].map(|server| metric(server, "nv_inference_request_success", &[]));
+    assert!(counts.iter().all(|count| *count > 0.0), "both serve: {counts:?}");
+    let ended = first.stop();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for running in running {
+        running.await.unwrap();
+    }
+    let moved = metric(&second, "sequor_shared_claimed_total", &[]);
+    assert!(moved >= SEQUENCES as f64, "{moved}");
 }
 
 #[test]

@@ -306,3 +306,131 @@ impl SequenceGate {
         ids.iter().filter(|(_, stage)| matches!(stage, GateStage::Held { .. })).map(|(id, _)| id.clone()).collect()
     }
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use std::time::Duration;
+
+    use sequor_core::{Dialect, Time};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::model::request::{InferRequest, SequenceStep};
+    use crate::model::runtime::Clock;
+    use crate::model::sequences::gate::SubmittedRequest;
+    use crate::model::sequences::jobs::RequestOrigin;
+    use crate::state::tier;
+
+    fn gate() -> (SequenceGate, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let tier = tier::open(folder.path(), u64::MAX, Duration::ZERO).unwrap().tier;
+        let store = SequenceStore::new(Arc::new(tier), 1, Clock::manual()).unwrap();
+        (SequenceGate::new(Arc::new(store)), folder)
+    }
+
+    fn request(id: u64, start: bool) -> InferRequest {
+        InferRequest {
+            model: "m".to_owned(),
+            version: String::new(),
+            id: String::new(),
+            sequence: SequenceStep { id: Id::from(id), start, ..SequenceStep::default() },
+            priority: 0,
+            timeout: None,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            parameters: Vec::new(),
+            dialect: Dialect::TRITON,
+        }
+    }
+
+    type Submitted = oneshot::Receiver<Result<SubmittedRequest, crate::error::Failure>>;
+
+    /// Sends a request to the gate. Returns what it finds there, and where its submission would be reported.
+    fn enter(gate: &SequenceGate, id: u64, start: bool) -> (AtGate<InferRequest>, Submitted) {
+        let (sender, submitted) = oneshot::channel();
+        let defer = |request| DeferredRequest::new(request, None, RequestOrigin::default(), sender, Time::ZERO);
+        (gate.enter(&Id::from(id), request(id, start), defer), submitted)
+    }
+
+    /// Ends a claim. Returns how many requests went on, and whether another claim must follow.
+    fn claimed(gate: &SequenceGate, id: u64, is_held: bool) -> (u32, bool) {
+        let mut went_on = 0;
+        loop {
+            match gate.after_claim(&Id::from(id), is_held) {
+                AfterClaim::Next(_) => went_on += 1,
+                AfterClaim::Begins => return (went_on, true),
+                AfterClaim::Done => return (went_on, false),
+            }
+        }
+    }
+
+    #[test]
+    fn requests_that_arrive_together_cause_one_claim() {
+        let (gate, _folder) = gate();
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Claims));
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits));
+        assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims), "another sequence");
+        assert_eq!(claimed(&gate, 7, true), (2, false));
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Open(_)));
+        assert_eq!(gate.claim_failed(&Id::from(8)).len(), 1);
+        assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims), "nothing is left of the claim that failed");
+    }
+
+    #[test]
+    fn a_start_behind_steps_of_an_unknown_id_claims_it_once_more() {
+        let (gate, _folder) = gate();
+        let all = [false, false, true, false].map(|start| enter(&gate, 7, start));
+        assert_eq!(claimed(&gate, 7, false), (2, true));
+        assert_eq!(claimed(&gate, 7, true), (2, false));
+        drop(all);
+    }
+
+    #[test]
+    fn an_id_is_not_given_up_while_a_request_is_on_its_way_to_the_table() {
+        let (gate, _folder) = gate();
+        let (id, first) = (Id::from(7), enter(&gate, 7, true));
+        assert_eq!(gate.close(&id), HandoverGate::Busy, "it is claimed");
+        claimed(&gate, 7, true);
+        let second = enter(&gate, 7, false);
+        assert_eq!((gate.close(&id), gate.try_close(&id)), (HandoverGate::Busy, false));
+        gate.entered(&id);
+        assert_eq!(gate.close(&id), HandoverGate::Closed { asked: false });
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits), "it must not find an empty table");
+        gate.set_asked(&id, true);
+        assert_eq!(gate.close(&id), HandoverGate::Closed { asked: true });
+        drop((first, second));
+    }
+
+    #[test]
+    fn a_request_that_waits_for_a_release_claims_the_sequence_again() {
+        let (gate, _folder) = gate();
+        let (id, first) = (Id::from(7), enter(&gate, 7, true));
+        claimed(&gate, 7, true);
+        assert!(gate.try_close(&id) && gate.release(&id));
+        assert_eq!(gate.close(&id), HandoverGate::Gone);
+        let second = enter(&gate, 7, false);
+        assert!(matches!(second.0, AtGate::Waits));
+        assert_eq!(gate.released(&id, false), Some(false));
+        assert_eq!(claimed(&gate, 7, true), (1, false));
+        assert!(gate.try_close(&id) && gate.release(&id));
+        assert_eq!((gate.released(&id, true), gate.owns(&id)), (None, true), "a release that failed");
+        assert!(gate.try_close(&id) && gate.release(&id));
+        assert_eq!((gate.released(&id, false), gate.owns(&id)), (None, false));
+        drop(first);
+    }
+
+    #[test]
+    fn requests_of_a_lost_sequence_claim_it_again() {
+        let (gate, _folder) = gate();
+        let (id, first) = (Id::from(7), enter(&gate, 7, true));
+        claimed(&gate, 7, true);
+        assert!(gate.try_close(&id));
+        let second = enter(&gate, 7, false);
+        assert_eq!((gate.lose(&id), gate.lose(&id)), (Some(false), None));
+        assert_eq!(claimed(&gate, 7, true), (1, false));
+        assert_eq!((gate.lose(&id), gate.owns(&id)), (None, false));
+        assert!(gate.try_close(&id) == gate.reopen(&id), "nothing is left of it");
+        drop((first, second));
+    }
+}
