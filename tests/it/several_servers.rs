@@ -1,19 +1,22 @@
 //! Tests several servers that share the sequences of a model over one Redis: which server a step reaches does not matter, and a server that is
 //! gone, stopped or late loses no answered step.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use sequor_proto::{ModelInferRequest, ModelInferResponse};
 use tempfile::TempDir;
+use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
@@ -319,6 +322,91 @@ async fn requests_that_arrive_together_on_two_servers_each_get_their_turn() {
     for id in 1..=8 {
         assert_eq!(add(&mut first, model, id, 0, LAST).await, 20, "each step counts once");
     }
+}
+
+/// Sends the numbered steps of a sequence to servers in turn, each again until it is answered, until `enough` is set. Returns how many were
+/// answered. Every sum must be right: no step is lost, and none is counted twice.
+async fn steady(id: i64, addresses: Vec<watch::Receiver<SocketAddr>>, enough: Arc<AtomicBool>) -> u64 {
+    let (mut total, mut number, mut at) = (0, 0, usize::try_from(id).unwrap());
+    let mut clients: HashMap<SocketAddr, Client> = HashMap::new();
+    while !enough.load(Ordering::Relaxed) || number < 5 {
+        number += 1;
+        let value = i32::try_from(id * 3 + number).unwrap();
+        total += value;
+        let plain = step(STRATEGIES[usize::try_from(id).unwrap() % 2], id, String::new(), value, number == 1, false);
+        let request = numbered(plain, number);
+        let answer = loop {
+            at += 1;
+            let address = *addresses[at % addresses.len()].borrow();
+            let client = match clients.entry(address) {
+                Entry::Occupied(client) => client.into_mut(),
+                Entry::Vacant(none) => {
+                    let connected = GrpcInferenceServiceClient::connect(format!("http://{address}")).await;
+                    let Ok(client) = connected else { continue };
+                    none.insert(client)
+                }
+            };
+            // A server that is stopped does not refuse: the client turns to another one.
+            let outcome = tokio::time::timeout(Duration::from_secs(8), infer(client, request.clone())).await;
+            match outcome {
+                Ok(Ok(answer)) => break answer,
+                Ok(Err(status)) if status.code() == Code::FailedPrecondition => {
+                    let reason = status.metadata().get("sequor-reason").unwrap();
+                    assert_eq!(reason, "step_repeat", "sequence {id}, step {number}: {status:?}");
+                }
+                Ok(Err(status)) => {
+                    let may_retry =
+                        matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal);
+                    assert!(may_retry, "sequence {id}, step {number}: {status:?}");
+                    clients.remove(&address);
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        assert_eq!(sum(&answer), Some(total), "sequence {id}, step {number}");
+    }
+    number as u64
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
+    let (folder, mut redis) = (repository("step"), Redis::start());
+    let mut servers: Vec<Option<Server>> =
+        ["a", "b", "c"].iter().map(|name| Some(node(folder.path(), &redis, name))).collect();
+    let told: Vec<_> = servers.iter().map(|of| watch::Sender::new(of.as_ref().unwrap().grpc)).collect();
+    let enough = Arc::new(AtomicBool::new(false));
+    let addresses: Vec<_> = told.iter().map(watch::Sender::subscribe).collect();
+    let running: Vec<_> = (1..=12).map(|id| tokio::spawn(steady(id, addresses.clone(), Arc::clone(&enough)))).collect();
+    let pause = || tokio::time::sleep(Duration::from_millis(700));
+    for round in 0..2 {
+        pause().await;
+        signal(servers[0].as_ref().unwrap(), "-STOP");
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        signal(servers[0].as_ref().unwrap(), "-CONT");
+        pause().await;
+        // The process is killed, and another one begins.
+        drop(servers[1].take());
+        let server = node(folder.path(), &redis, "b");
+        told[1].send_replace(server.grpc);
+        servers[1] = Some(server);
+        pause().await;
+        redis.kill();
+        redis.resume();
+        pause().await;
+        let ended = servers[2].take().unwrap().stop();
+        assert_eq!(ended.code, Some(0), "round {round}: {ended:?}");
+        let server = node(folder.path(), &redis, "c");
+        told[2].send_replace(server.grpc);
+        servers[2] = Some(server);
+    }
+    enough.store(true, Ordering::Relaxed);
+    let mut answered = 0;
+    for running in running {
+        answered += running.await.unwrap();
+    }
+    assert!(answered > 500, "{answered}");
+    println!("{answered} steps answered");
 }
 
 /// HAProxy with the configuration of the examples, for these servers. Returns it with the port for gRPC.
