@@ -34,7 +34,7 @@ pub use jobs::{RequestOrigin, SequenceOwner};
 pub use operators::{CaptureLimits, EndedSequence, LiveSequence, ResumableSequence, TransferError, VersionStatistics};
 
 pub(in crate::model) use ensembles::{EnsembleParts, Member};
-pub(in crate::model) use entry::submission;
+pub(in crate::model) use entry::{gated, submission};
 pub(in crate::model) use jobs::{InheritedContext, Job};
 pub(in crate::model) use migration::{carry, handover, restart};
 pub(in crate::model) use offloaded::{RefusedGrowth, RowToSeal};

@@ -19,9 +19,6 @@ use crate::model::sequences::table::{KeptStages, PluginStages, SequenceLookup, T
 use crate::processing::outgoing::CallingRequest;
 use crate::state::tier::VersionDigest;
 
-use super::claims::{self, AfterGate};
-use super::pending::Submission;
-
 /// A request that passed the checks, and the load that it is for.
 struct AcceptedRequest {
     load: Arc<LoadedModel>,
@@ -47,33 +44,7 @@ enum Enqueued {
 const CHECKS: u32 = 8;
 
 /// Checks a request and puts it in its queue. The connection that the request came on may run a short step inline. If servers share the
-/// sequences of the model, this server first takes the sequence over.
-pub(in crate::model) fn submit(
-    model: &Arc<ModelScheduler>,
-    request: InferRequest,
-    version: Option<u64>,
-    origin: RequestOrigin<'_>,
-) -> Result<Submission, Failure> {
-    let submitted = |(answer, req)| Submission::Submitted(answer, req);
-    let Some(gate) = model.gate.as_ref().filter(|gate| gate.is_active()) else {
-        return submit_past_gate(model, request, version, origin).map(submitted);
-    };
-    match claims::pass(model, gate, request, version, origin)? {
-        AfterGate::Waits(deferred) => Ok(Submission::Deferred(deferred)),
-        AfterGate::Enters(request, id) => {
-            let outcome = submit_past_gate(model, request, version, origin);
-            if let Some(id) = id {
-                gate.entered(&id);
-                if outcome.is_err() {
-                    gate.note_unused(vec![id]);
-                }
-            }
-            outcome.map(submitted)
-        }
-    }
-}
-
-/// Puts a request in its queue, if its sequence is here. There is no key if the response cache has answered it.
+/// sequences of the model, this one owns that of the request. There is no key if the response cache has answered it.
 pub(super) fn submit_past_gate(
     model: &Arc<ModelScheduler>,
     mut request: InferRequest,

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::host::handover_wait;
 use super::keys;
 use super::lease::LeaseClock;
 use super::link::{Bundle, RedisLink};
-use super::scripts::{ClaimAnswer, Script};
-use super::shared_store::handover_wait;
+use super::scripts::{ClaimAnswer, RecordScript};
 use super::shared_tier::{HeldRecord, SharedTier};
 use crate::state::tier::error::TierError;
 use crate::state::tier::record::{EndedState, StateHead, TierKey};
@@ -203,7 +203,7 @@ impl ClaimThread {
         for WaitingClaim { task: ClaimTask { key, begins, .. }, .. } in portion {
             let begins: &[u8] = if *begins { b"1" } else { b"0" };
             bundle.script(
-                Script::Claim,
+                RecordScript::Claim,
                 &[&keys::record(key), owned.as_bytes(), &keys::end(key)],
                 &[run.as_bytes(), begins, &key.encode()],
             );

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use super::host::StopSign;
 use super::keys;
 use super::lease::LeaseClock;
 use super::link::{Bundle, RedisLink};
-use super::scripts::{Script, text};
-use super::shared_store::StopSign;
+use super::scripts::{RecordScript, text};
 use super::shared_tier::SharedTier;
 use crate::state::tier::error::TierError;
 
@@ -175,7 +175,7 @@ impl Heartbeat {
         let mut bundle = Bundle::new();
         for key in &keys {
             let record = [keys::RECORD.as_bytes(), key].concat();
-            bundle.script(Script::Orphan, &[&record, owned.as_bytes()], &[run.as_bytes(), key]);
+            bundle.script(RecordScript::Orphan, &[&record, owned.as_bytes()], &[run.as_bytes(), key]);
         }
         if keys.is_empty() {
             bundle.command("SREM", &[keys::RUNS.as_bytes(), run.as_bytes()]);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Client, Connection, ConnectionLike as _, IntoConnectionInfo as _, Pipeline, Value};
 
-use super::scripts::{SCRIPTS, Script};
+use super::scripts::{RecordScript, SCRIPTS};
 use crate::state::tier::error::TierError;
 
 /// Maximum time for a connection, and for the answers to one bundle of commands.
@@ -75,7 +75,7 @@ impl Bundle {
         self
     }
 
-    pub(super) fn script(&mut self, script: Script, keys: &[&[u8]], arguments: &[&[u8]]) -> &mut Bundle {
+    pub(super) fn script(&mut self, script: RecordScript, keys: &[&[u8]], arguments: &[&[u8]]) -> &mut Bundle {
         self.0.cmd("EVALSHA").arg(script.digest()).arg(keys.len());
         for argument in keys.iter().chain(arguments) {
             self.0.arg(*argument);

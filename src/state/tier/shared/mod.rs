@@ -11,6 +11,7 @@
 //! - `link`: a connection that is made again after a failure.
 //! - `lease`: until when this server may answer for its sequences, by its own clock.
 //! - `shared_tier`: the store as a [`super::contract::Tier`]. It writes only sequences that this server owns.
+//! - `shared_store`: all of it, as the server uses it. `host`: the models, as the threads here use them.
 //! - `claims`: takes sequences over, on a thread of its own. `heartbeat`: keeps the lease. `yields`: listens for servers that want a sequence.
 //! - `listing`: the sequences that belong to no server.
 //!
@@ -18,6 +19,7 @@
 
 mod claims;
 mod heartbeat;
+mod host;
 mod keys;
 mod lease;
 mod link;
@@ -30,6 +32,7 @@ mod tests;
 mod yields;
 
 pub use claims::{ClaimFailure, ClaimOutcome, ClaimTask};
+pub use host::{HandoverState, SharedHost, SharedUsage};
 pub use lease::LeaseClock;
-pub use shared_store::{HandoverState, SharedHost, SharedOptions, SharedStore, SharedUsage};
+pub use shared_store::{SharedOptions, SharedStore};
 pub use shared_tier::SharedTier;

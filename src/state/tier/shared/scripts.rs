@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 
 use redis::Value;
 
-/// A script, by which all connections know it.
+/// A change of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Script {
+pub(super) enum RecordScript {
     Claim,
     Commit,
     Clear,
@@ -116,18 +116,18 @@ redis.call('SET', KEYS[1], string.format('%.0f', first + tonumber(ARGV[2]) - 1))
 return string.format('%.0f', first)
 ";
 
-pub(super) const SCRIPTS: [(Script, &str); 6] = [
-    (Script::Claim, CLAIM),
-    (Script::Commit, COMMIT),
-    (Script::Clear, CLEAR),
-    (Script::Release, RELEASE),
-    (Script::Orphan, ORPHAN),
-    (Script::Epoch, EPOCH),
+pub(super) const SCRIPTS: [(RecordScript, &str); 6] = [
+    (RecordScript::Claim, CLAIM),
+    (RecordScript::Commit, COMMIT),
+    (RecordScript::Clear, CLEAR),
+    (RecordScript::Release, RELEASE),
+    (RecordScript::Orphan, ORPHAN),
+    (RecordScript::Epoch, EPOCH),
 ];
 
 static DIGESTS: [OnceLock<String>; 6] = [const { OnceLock::new() }; 6];
 
-impl Script {
+impl RecordScript {
     /// The digest by which Redis knows the script. It depends on the text alone, so it is the same on every connection.
     pub(super) fn digest(self) -> &'static str {
         DIGESTS.get(self as usize).and_then(OnceLock::get).map_or("", String::as_str)

@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use redis::Value;
 use sequor_core::Id;
 
+use super::host::{SharedHost, SharedUsage};
 use super::keys;
 use super::link::{Bundle, RedisLink};
-use super::scripts::{Script, bytes, text};
-use super::shared_store::{SharedHost, SharedUsage};
+use super::scripts::{RecordScript, bytes, text};
 use crate::state::tier::contract::{FoundState, RunningTime, Tier, TierChange, TierUsage};
 use crate::state::tier::error::TierError;
 use crate::state::tier::record::{EndedState, StateHead, TierKey};
@@ -199,7 +199,7 @@ impl SharedTier {
                 bundle.command("SET", &[blob.as_bytes(), file, b"PX", unused.as_bytes()]);
                 let (number, idle) = (epoch.to_string(), millis(head.idle));
                 let arguments = [self.run.as_bytes(), number.as_bytes(), &head.encode(), idle.as_bytes()];
-                bundle.script(Script::Commit, &[&keys::record(key), blob.as_bytes()], &arguments);
+                bundle.script(RecordScript::Commit, &[&keys::record(key), blob.as_bytes()], &arguments);
                 Ok(Some(PlannedWrite::Put { key: key.clone(), epoch, head: Arc::clone(head), blob }))
             }
             TierChange::Remove { key, incarnation } => {
@@ -211,7 +211,7 @@ impl SharedTier {
                     return Ok(None);
                 }
                 let arguments = [self.run.as_bytes(), &epoch.to_string().into_bytes()];
-                bundle.script(Script::Clear, &[&keys::record(key)], &arguments);
+                bundle.script(RecordScript::Clear, &[&keys::record(key)], &arguments);
                 Ok(Some(PlannedWrite::Clear { key: key.clone(), epoch }))
             }
             TierChange::Release { key, left, ended } => {
@@ -221,7 +221,7 @@ impl SharedTier {
             }
             TierChange::UseEpochs { until } => {
                 let least = until.to_string();
-                bundle.script(Script::Epoch, &[keys::EPOCH.as_bytes()], &[least.as_bytes(), b"1"]);
+                bundle.script(RecordScript::Epoch, &[keys::EPOCH.as_bytes()], &[least.as_bytes(), b"1"]);
                 Ok(None)
             }
             TierChange::Succeed { model, successions } => {
@@ -247,7 +247,7 @@ impl SharedTier {
         let (epoch, left, ends) = (epoch.to_string(), millis(left), ENDS.as_millis().to_string());
         let owned = keys::owned(&self.run);
         bundle.script(
-            Script::Release,
+            RecordScript::Release,
             &[&keys::record(key), owned.as_bytes(), &keys::end(key)],
             &[self.run.as_bytes(), epoch.as_bytes(), &key.encode(), left.as_bytes(), &end, ends.as_bytes()],
         );
@@ -454,7 +454,7 @@ impl Tier for SharedTier {
     fn next_epoch(&self, least: u64) -> Result<u64, TierError> {
         let (least, span) = (least.to_string(), SPAN.to_string());
         let mut bundle = Bundle::new();
-        bundle.script(Script::Epoch, &[keys::EPOCH.as_bytes()], &[least.as_bytes(), span.as_bytes()]);
+        bundle.script(RecordScript::Epoch, &[keys::EPOCH.as_bytes()], &[least.as_bytes(), span.as_bytes()]);
         let mut link = self.link.lock();
         let answer = link.send(&bundle)?.pop().unwrap_or(Value::Nil);
         text(&answer).and_then(|epoch| epoch.parse().ok()).ok_or_else(|| link.unexpected(&answer))

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use redis::Connection;
 
+use super::host::{HandoverState, StopSign, handover_wait};
 use super::keys;
 use super::link::RedisAddress;
-use super::shared_store::{HandoverState, StopSign, handover_wait};
 use super::shared_tier::SharedTier;
 use crate::state::tier::record::TierKey;
 
