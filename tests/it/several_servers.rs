@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use crate::papers::Papers;
 use crate::python::prepared;
 use crate::server::{Call, SEQUOR, Server, root, until};
 use crate::steps::{STRATEGIES, accumulators, metric, parameter, step, sum};
@@ -498,6 +499,27 @@ async fn behind_haproxy_a_server_leaves_and_every_step_is_answered() {
     }
     let moved = metric(&second, "sequor_shared_claimed_total", &[]);
     assert!(moved >= SEQUENCES as f64, "{moved}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_connection_to_redis_may_be_encrypted() {
+    let (folder, redis, papers) = (repository("step"), Redis::start(), Papers::new());
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let path = |file: &str| papers.path(file).display().to_string();
+    let files = [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "ca.pem")];
+    let files = files.map(|(what, file)| format!("tls-{what}-file {}", path(file))).join(" ");
+    let said = redis.ask(&format!("CONFIG SET {files} tls-auth-clients no tls-port {port}")).unwrap();
+    assert_eq!(said, "+OK\r\n");
+    let url = format!("rediss://:s3cret@localhost:{port}");
+    let call = || Call::serve(folder.path()).environment("SEQUOR_STATE_URL", &url);
+    let ended = call().end();
+    assert_eq!(ended.code, Some(3), "its authority is not known: {ended:?}");
+    assert!(ended.stderr.contains("invalid peer certificate"), "{ended:?}");
+    let server = call().environment("SSL_CERT_FILE", path("ca.pem")).start();
+    let mut client = server.client().await;
+    assert_eq!(add(&mut client, STRATEGIES[0], 7, 3, FIRST).await, 3);
+    assert_eq!(add(&mut client, STRATEGIES[0], 7, 4, LAST).await, 7);
+    assert!(metric(&server, "sequor_shared_claimed_total", &[]) >= 1.0);
 }
 
 #[test]

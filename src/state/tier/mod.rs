@@ -29,7 +29,7 @@ pub use folder::{OpenedStore, open};
 pub use record::{EndedState, IdleTime, StateHead, TierKey};
 pub use shared::{
     ClaimFailure, ClaimOutcome, ClaimTask, HandoverState, LeaseClock, SharedHost, SharedOptions, SharedStore,
-    SharedTier, SharedUsage,
+    SharedTier, SharedUsage, UnownedSequence,
 };
 pub use succession::{Successions, VersionDigest};
 pub use writer::{AfterTake, FailedChanges, GroupWriter, TakenState, find};

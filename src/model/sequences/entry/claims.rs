@@ -21,6 +21,7 @@ use super::submission;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What becomes of a request of a model whose sequences are shared.
+#[allow(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(super) enum AfterGate {
     /// It goes to the table now. If it has an id, [`SequenceGate::entered`] must follow.
     Enters(InferRequest, Option<Id>),

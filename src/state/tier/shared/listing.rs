@@ -18,7 +18,7 @@ const PORTION: &[u8] = b"1000";
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A sequence without an owner, and the idle time that it has left.
-type UnownedSequence = (Id, Arc<StateHead>, Option<Duration>);
+pub type UnownedSequence = (Id, Arc<StateHead>, Option<Duration>);
 
 /// Stored sequences of a model without an owner. Stops after so many, or when it takes too long.
 pub(super) fn unowned(link: &mut RedisLink, model: &str, most: usize) -> Result<Vec<UnownedSequence>, TierError> {

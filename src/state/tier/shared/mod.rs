@@ -34,5 +34,6 @@ mod yields;
 pub use claims::{ClaimFailure, ClaimOutcome, ClaimTask};
 pub use host::{HandoverState, SharedHost, SharedUsage};
 pub use lease::LeaseClock;
+pub use listing::UnownedSequence;
 pub use shared_store::{SharedOptions, SharedStore};
 pub use shared_tier::SharedTier;

@@ -6,18 +6,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sequor_core::Id;
 
 use super::claims::{ClaimTask, Claims, NextIncarnation};
 use super::heartbeat::Heartbeat;
 use super::host::{SharedHost, SharedUsage, StopSign};
 use super::lease::LeaseClock;
 use super::link::{RedisAddress, RedisLink};
-use super::listing;
+use super::listing::{self, UnownedSequence};
 use super::shared_tier::SharedTier;
 use super::yields;
 use crate::state::tier::error::TierError;
-use crate::state::tier::record::{StateHead, TierKey};
+use crate::state::tier::record::TierKey;
 
 /// How a server reaches the shared store.
 #[derive(Clone)]
@@ -113,7 +112,7 @@ impl SharedStore {
     }
 
     /// Stored sequences of a model that belong to no server, at most so many, with the idle time that each has left. Reads no state.
-    pub fn unowned(&self, model: &str, most: usize) -> Result<Vec<(Id, Arc<StateHead>, Option<Duration>)>, TierError> {
+    pub fn unowned(&self, model: &str, most: usize) -> Result<Vec<UnownedSequence>, TierError> {
         let mut link = RedisLink::new(self.address.clone(), Duration::ZERO);
         listing::unowned(&mut link, model, most)
     }
