@@ -27,8 +27,10 @@ use crate::steps::{STRATEGIES, accumulators, metric, parameter, step, sum};
 
 type Client = GrpcInferenceServiceClient<Channel>;
 
-/// A lease that a busy machine keeps. Tests of its end stop the server.
-const LEASE: &str = "1s";
+/// A lease that even a machine keeps that is busy with other things.
+const LONG: &str = "30s";
+/// A lease for tests that wait for its end.
+const SHORT: &str = "1s";
 
 /// A Redis that writes each change to its file before it answers.
 struct Redis {
@@ -101,9 +103,19 @@ fn repository(when: &str) -> TempDir {
     folder
 }
 
-fn node(repository: &Path, redis: &Redis, name: &str) -> Server {
+/// Lets each step of the first model wait for others to batch with.
+fn let_steps_wait(repository: &Path) {
+    let path = repository.join(STRATEGIES[0]).join("config.pbtxt");
+    let config = fs::read_to_string(&path).unwrap();
+    let candidates = "max_candidate_sequences: 64";
+    let waits = format!("{candidates}\n    preferred_batch_size: [ 8 ]\n    max_queue_delay_microseconds: 300000");
+    assert!(config.contains(candidates));
+    fs::write(&path, config.replace(candidates, &waits)).unwrap();
+}
+
+fn node(repository: &Path, redis: &Redis, name: &str, lease: &str) -> Server {
     let call = Call::serve(repository).environment("SEQUOR_STATE_URL", redis.url());
-    call.arguments(["--state-lease", LEASE, "--node", name]).start()
+    call.arguments(["--state-lease", lease, "--node", name]).start()
 }
 
 fn signal(server: &Server, signal: &str) {
@@ -146,7 +158,7 @@ async fn retried(client: &mut Client, request: &ModelInferRequest) -> ModelInfer
 async fn the_steps_of_a_sequence_may_go_to_any_server() {
     for when in ["drain", "every", "step"] {
         let (folder, redis) = (repository(when), Redis::start());
-        let servers = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+        let servers = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
         let mut clients = [servers[0].client().await, servers[1].client().await];
         for model in STRATEGIES {
             let mut totals = [0; 4];
@@ -169,7 +181,7 @@ async fn the_steps_of_a_sequence_may_go_to_any_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_crash_another_server_goes_on_at_the_last_answered_step() {
     let (folder, redis) = (repository("step"), Redis::start());
-    let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+    let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, SHORT));
     let (mut one, mut other) = (first.client().await, second.client().await);
     for model in STRATEGIES {
         assert_eq!(add(&mut one, model, 7, 3, FIRST).await, 3);
@@ -188,14 +200,9 @@ async fn a_server_that_was_stopped_past_its_lease_answers_nothing_for_sequences_
     for when in ["step", "every", "drain"] {
         let (folder, redis) = (repository(when), Redis::start());
         let model = STRATEGIES[0];
-        // A step waits for others to batch with, so that the server can be stopped while it has one.
-        let path = folder.path().join(model).join("config.pbtxt");
-        let config = fs::read_to_string(&path).unwrap();
-        let candidates = "max_candidate_sequences: 64";
-        let waits = format!("{candidates}\n    preferred_batch_size: [ 8 ]\n    max_queue_delay_microseconds: 300000");
-        assert!(config.contains(candidates));
-        fs::write(&path, config.replace(candidates, &waits)).unwrap();
-        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+        // The server is stopped while it has a step.
+        let_steps_wait(folder.path());
+        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, SHORT));
         let (mut one, mut other) = (first.client().await, second.client().await);
         for number in 1..=2 {
             let request = step(model, 7, String::new(), 5, number == 1, false);
@@ -243,7 +250,7 @@ async fn a_server_that_was_stopped_past_its_lease_answers_nothing_for_sequences_
 async fn a_server_that_stops_leaves_its_sequences_to_the_others() {
     for when in ["drain", "every", "step"] {
         let (folder, redis) = (repository(when), Redis::start());
-        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
         let (mut one, mut other) = (first.client().await, second.client().await);
         for id in 1..=40 {
             assert_eq!(add(&mut one, STRATEGIES[0], id, 9, FIRST).await, 9);
@@ -260,7 +267,7 @@ async fn a_server_that_stops_leaves_its_sequences_to_the_others() {
 async fn a_redis_that_comes_back_finds_the_sequences_as_they_were() {
     for when in ["drain", "step"] {
         let (folder, mut redis) = (repository(when), Redis::start());
-        let server = node(folder.path(), &redis, "a");
+        let server = node(folder.path(), &redis, "a", SHORT);
         let (mut client, model) = (server.client().await, STRATEGIES[1]);
         assert_eq!(add(&mut client, model, 7, 2, FIRST).await, 2);
         redis.kill();
@@ -283,7 +290,7 @@ async fn a_redis_that_comes_back_finds_the_sequences_as_they_were() {
 async fn a_start_replaces_a_sequence_of_another_server_and_an_end_is_known_there() {
     for when in ["drain", "step"] {
         let (folder, redis) = (repository(when), Redis::start());
-        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
         let (mut one, mut other) = (first.client().await, second.client().await);
         for model in STRATEGIES {
             assert_eq!(add(&mut one, model, 7, 50, FIRST).await, 50);
@@ -301,7 +308,7 @@ async fn a_start_replaces_a_sequence_of_another_server_and_an_end_is_known_there
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_arrive_together_on_two_servers_each_get_their_turn() {
     let (folder, redis) = (repository("step"), Redis::start());
-    let servers = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+    let servers = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
     let mut first = servers[0].client().await;
     let model = STRATEGIES[0];
     for id in 1..=8 {
@@ -374,7 +381,7 @@ async fn steady(id: i64, addresses: Vec<watch::Receiver<SocketAddr>>, enough: Ar
 async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
     let (folder, mut redis) = (repository("step"), Redis::start());
     let mut servers: Vec<Option<Server>> =
-        ["a", "b", "c"].iter().map(|name| Some(node(folder.path(), &redis, name))).collect();
+        ["a", "b", "c"].iter().map(|name| Some(node(folder.path(), &redis, name, SHORT))).collect();
     let told: Vec<_> = servers.iter().map(|of| watch::Sender::new(of.as_ref().unwrap().grpc)).collect();
     let enough = Arc::new(AtomicBool::new(false));
     let addresses: Vec<_> = told.iter().map(watch::Sender::subscribe).collect();
@@ -388,7 +395,7 @@ async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
         pause().await;
         // The process is killed, and another one begins.
         drop(servers[1].take());
-        let server = node(folder.path(), &redis, "b");
+        let server = node(folder.path(), &redis, "b", SHORT);
         told[1].send_replace(server.grpc);
         servers[1] = Some(server);
         pause().await;
@@ -397,7 +404,7 @@ async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
         pause().await;
         let ended = servers[2].take().unwrap().stop();
         assert_eq!(ended.code, Some(0), "round {round}: {ended:?}");
-        let server = node(folder.path(), &redis, "c");
+        let server = node(folder.path(), &redis, "c", SHORT);
         told[2].send_replace(server.grpc);
         servers[2] = Some(server);
     }
@@ -408,6 +415,28 @@ async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
     }
     assert!(answered > 500, "{answered}");
     println!("{answered} steps answered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sequence_is_not_released_while_its_end_is_on_the_way() {
+    for when in ["step", "drain"] {
+        let (folder, redis) = (repository(when), Redis::start());
+        let_steps_wait(folder.path());
+        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
+        let (mut one, mut other) = (first.client().await, second.client().await);
+        let model = STRATEGIES[0];
+        assert_eq!(add(&mut one, model, 7, 3, FIRST).await, 3);
+        let end = tokio::spawn({
+            let mut one = one.clone();
+            async move { add(&mut one, model, 7, 4, LAST).await }
+        });
+        until("the END waits", || metric(&first, "nv_inference_pending_request_count", &[model]) == 1.0);
+        // Another server wants the sequence meanwhile.
+        let late = infer(&mut other, step(model, 7, String::new(), 1, false, false)).await.unwrap_err();
+        assert_eq!(late.metadata().get("sequor-reason").unwrap(), "ended", "{when}: {late:?}");
+        assert_eq!(end.await.unwrap(), 7, "{when}");
+        until("nothing is left", || redis.count("sequor:seq:*") + redis.count("sequor:blob:*") == 0);
+    }
 }
 
 /// HAProxy with the configuration of the examples, for these servers. Returns it with the port for gRPC.
@@ -456,7 +485,7 @@ impl Drop for Redirector {
 async fn behind_haproxy_a_server_leaves_and_every_step_is_answered() {
     const SEQUENCES: i64 = 24;
     let (folder, redis) = (repository("step"), Redis::start());
-    let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name));
+    let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
     let (_proxy, port) = haproxy(&[&first, &second]);
     let client = GrpcInferenceServiceClient::connect(format!("http://127.0.0.1:{port}")).await.unwrap();
     let answered = Arc::new(AtomicU64::new(0));

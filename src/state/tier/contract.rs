@@ -27,9 +27,17 @@ pub enum TierChange {
     Succeed { model: String, successions: Successions },
     /// Servers have been running with this tier for this long. `closes`: this server stops, and all its changes are written.
     NoteRunning { until: Duration, closes: bool },
-    /// Only for a store that servers share: give up a sequence, so that any server can take it over. `left` is the idle time that it has
-    /// left; `None` is no limit. `ended`: it has no state any more because it ended so.
-    Release { key: TierKey, left: Option<Duration>, ended: Option<EndedState> },
+    /// Only for a store that servers share: this server gives up a sequence.
+    Release { key: TierKey, left: Released },
+}
+
+/// What is left of a sequence that a server gives up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Released {
+    /// Its stored state, from which any server may go on. It expires after this idle time; `None` is no limit.
+    Waiting { idle_left: Option<Duration> },
+    /// Nothing, because it has ended so, or has not begun. A stored state is removed.
+    Nothing { ended: Option<EndedState> },
 }
 
 /// Total running time of servers with a tier, without the times between them.

@@ -22,7 +22,7 @@ mod writer;
 #[cfg(test)]
 mod writer_tests;
 
-pub use contract::{FoundState, RunningTime, Tier, TierChange, TierUsage};
+pub use contract::{FoundState, Released, RunningTime, Tier, TierChange, TierUsage};
 pub use disk::DiskTier;
 pub use error::TierError;
 pub use folder::{OpenedStore, open};

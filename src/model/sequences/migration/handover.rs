@@ -15,7 +15,7 @@ use crate::model::sequences::offloaded::KeptSequence;
 use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::{SequenceLookup as _, Table};
 use crate::model::sequences::write_back::{can_leave, sealing, spill};
-use crate::state::tier::{HandoverState, TierChange, TierKey};
+use crate::state::tier::{HandoverState, Released, TierChange, TierKey};
 
 use super::restart;
 
@@ -77,8 +77,9 @@ fn at_home(model: &ModelScheduler, id: &Id) -> AtHome {
         Some(kept) if kept.unwritten.is_some() => AtHome::Busy,
         Some(_) => {
             let kept = table.kept.remove(id);
-            let left = kept.as_ref().filter(|kept| kept.until != Time::NEVER).map(|kept| kept.until - now);
-            AtHome::Free(TierChange::Release { key: TierKey::new(&model.name, id), left, ended: None }, kept)
+            let idle_left = kept.as_ref().filter(|kept| kept.until != Time::NEVER).map(|kept| kept.until - now);
+            let left = Released::Waiting { idle_left };
+            AtHome::Free(TierChange::Release { key: TierKey::new(&model.name, id), left }, kept)
         }
         None => AtHome::Free(unused(&table, &model.name, id), None),
     }
@@ -87,7 +88,7 @@ fn at_home(model: &ModelScheduler, id: &Id) -> AtHome {
 /// Releases an id without a sequence. Other servers learn how its last sequence ended.
 fn unused(table: &Table, model: &str, id: &Id) -> TierChange {
     let ended = table.core.end_of(id).map(|stone| table.ended_state(stone));
-    TierChange::Release { key: TierKey::new(model, id), left: None, ended }
+    TierChange::Release { key: TierKey::new(model, id), left: Released::Nothing { ended } }
 }
 
 /// Asks the instance of an idle sequence for its state. Returns whether it was asked.
@@ -148,10 +149,14 @@ pub(in crate::model) fn lost(model: &Arc<ModelScheduler>, id: &Id) {
     let Some(gate) = model.gate.clone() else { return };
     let load = model.load_for(None).map(|load| load.key);
     model.change(|table, now| {
-        if let Some(seq) = table.core.find(id, None) {
+        let here = [table.core.find(id, None), table.core.find_ending(id)];
+        for seq in here.into_iter().flatten() {
             table.fence(seq);
             table.apply(now, Event::End(seq, EndReason::Fenced));
-        } else if let Some((kept, load)) = table.kept.remove(id).zip(load) {
+        }
+        if here == [None; 2]
+            && let Some((kept, load)) = table.kept.remove(id).zip(load)
+        {
             let stone = Tombstone { why: EndReason::Fenced, at: now, step: kept.head.step, idle: kept.head.idle };
             table.core.remember(load, id.clone(), stone);
         }
@@ -163,7 +168,7 @@ pub(in crate::model) fn lost(model: &Arc<ModelScheduler>, id: &Id) {
 
 /// Releases ids that this server owns and that have no sequence here: those that were noted, or all.
 pub(in crate::model) fn release_unused(model: &Arc<ModelScheduler>, all: bool) {
-    let Some(gate) = model.gate.clone() else { return };
+    let Some(gate) = model.gate.clone().filter(|gate| !gate.store().has_lapsed()) else { return };
     let mut ids = gate.take_unused();
     if all {
         ids.extend(gate.held());

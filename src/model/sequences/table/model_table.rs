@@ -367,9 +367,10 @@ impl Table {
         }
     }
 
-    /// Whether the store still has work for an id without a sequence, or a request of a sequence that has ended still runs.
+    /// Whether the store still has work for an id without a sequence, or a request of a sequence that ends still runs.
     pub(in crate::model::sequences) fn is_between(&self, id: &Id) -> bool {
-        self.returning.contains(id) || self.core.is_leaving(id) || self.pending_ends.has(id)
+        let is_ending = self.core.find_ending(id).is_some() || self.core.is_leaving(id);
+        is_ending || self.returning.contains(id) || self.pending_ends.has(id)
     }
 
     /// Answers a repeated step with its kept answer.

@@ -67,23 +67,24 @@ redis.call('HDEL', KEYS[1], 'head', 'blob', 'idle')
 return 'ok'
 ";
 
-/// Gives a sequence up. With a state it waits for another server, otherwise nothing of it is left. Keys: the record, the sequences of this
-/// server, how the sequence ended. Arguments: this server, the epoch, the key, the idle time left in milliseconds (-1: no limit), the end (or
-/// nothing), and for how many milliseconds the end is remembered. Answers `ok` or `fenced`.
+/// Gives a sequence up. Keys: the record, the sequences of this server, how the sequence ended. Arguments: this server, the epoch, the key;
+/// whether a state waits for another server ("1") or nothing is left; the idle time left in milliseconds (-1: no limit), the end (or nothing),
+/// and for how many milliseconds the end is remembered. Answers `ok` or `fenced`.
 const RELEASE: &str = r"
 redis.call('SREM', KEYS[2], ARGV[3])
 local found = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'blob')
 if found[1] ~= ARGV[1] or found[2] ~= ARGV[2] then return 'fenced' end
-if found[3] then
+if found[3] and ARGV[4] == '1' then
   redis.call('HSET', KEYS[1], 'owner', '')
-  local left = tonumber(ARGV[4])
+  local left = tonumber(ARGV[5])
   if left >= 0 then
     redis.call('PEXPIRE', KEYS[1], math.max(left, 1))
     redis.call('PEXPIRE', found[3], math.max(left, 1))
   end
 else
   redis.call('DEL', KEYS[1])
-  if ARGV[5] ~= '' then redis.call('SET', KEYS[3], ARGV[5], 'PX', ARGV[6]) end
+  if found[3] then redis.call('DEL', found[3]) end
+  if ARGV[6] ~= '' then redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7]) end
 end
 return 'ok'
 ";

@@ -17,7 +17,7 @@ use super::host::{SharedHost, SharedUsage};
 use super::keys;
 use super::link::{Bundle, RedisLink};
 use super::scripts::{RecordScript, bytes, text};
-use crate::state::tier::contract::{FoundState, RunningTime, Tier, TierChange, TierUsage};
+use crate::state::tier::contract::{FoundState, Released, RunningTime, Tier, TierChange, TierUsage};
 use crate::state::tier::error::TierError;
 use crate::state::tier::record::{EndedState, StateHead, TierKey};
 use crate::state::tier::succession::Successions;
@@ -214,9 +214,9 @@ impl SharedTier {
                 bundle.script(RecordScript::Clear, &[&keys::record(key)], &arguments);
                 Ok(Some(PlannedWrite::Clear { key: key.clone(), epoch }))
             }
-            TierChange::Release { key, left, ended } => {
+            TierChange::Release { key, left } => {
                 let Ok(HeldRecord { epoch, .. }) = held(key) else { return Ok(None) };
-                self.release(bundle, key, epoch, *left, ended.as_ref());
+                self.release(bundle, key, epoch, left);
                 Ok(Some(PlannedWrite::Release { key: key.clone(), epoch }))
             }
             TierChange::UseEpochs { until } => {
@@ -235,21 +235,19 @@ impl SharedTier {
         }
     }
 
-    fn release(
-        &self,
-        bundle: &mut Bundle,
-        key: &TierKey,
-        epoch: u64,
-        left: Option<Duration>,
-        ended: Option<&EndedState>,
-    ) {
-        let end = ended.map(|ended| ended.encode(key)).unwrap_or_default();
-        let (epoch, left, ends) = (epoch.to_string(), millis(left), ENDS.as_millis().to_string());
+    fn release(&self, bundle: &mut Bundle, key: &TierKey, epoch: u64, left: &Released) {
+        let (waits, idle, end) = match left {
+            Released::Waiting { idle_left } => (b"1", millis(*idle_left), Vec::new()),
+            Released::Nothing { ended } => {
+                (b"0", millis(None), ended.as_ref().map(|ended| ended.encode(key)).unwrap_or_default())
+            }
+        };
+        let (epoch, ends) = (epoch.to_string(), ENDS.as_millis().to_string());
         let owned = keys::owned(&self.run);
         bundle.script(
             RecordScript::Release,
             &[&keys::record(key), owned.as_bytes(), &keys::end(key)],
-            &[self.run.as_bytes(), epoch.as_bytes(), &key.encode(), left.as_bytes(), &end, ends.as_bytes()],
+            &[self.run.as_bytes(), epoch.as_bytes(), &key.encode(), waits, idle.as_bytes(), &end, ends.as_bytes()],
         );
     }
 
@@ -332,8 +330,11 @@ impl SharedTier {
         for portion in all.chunks(PORTION) {
             let mut bundle = Bundle::new();
             for (key, of) in portion {
-                let left = of.head.as_ref().and_then(|head| head.idle_left);
-                self.release(&mut bundle, key, of.epoch, left, None);
+                let left = match &of.head {
+                    Some(head) => Released::Waiting { idle_left: head.idle_left },
+                    None => Released::Nothing { ended: None },
+                };
+                self.release(&mut bundle, key, of.epoch, &left);
             }
             link.send(&bundle)?;
         }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use sequor_core::{EndReason, Id};
 
 use super::*;
-use crate::state::tier::contract::{Tier as _, TierChange};
+use crate::state::tier::contract::{Released, Tier as _, TierChange};
 use crate::state::tier::error::TierError;
 use crate::state::tier::record::{EndedState, IdleTime, StateHead, TierKey};
 
@@ -88,7 +88,7 @@ struct QuietHost {
 
 impl SharedHost for QuietHost {
     fn hand_over(&self, key: &TierKey) -> HandoverState {
-        let change = TierChange::Release { key: key.clone(), left: None, ended: None };
+        let change = TierChange::Release { key: key.clone(), left: waiting(None) };
         self.tier.get().unwrap().put_batch(&[change]).unwrap();
         HandoverState::Done
     }
@@ -111,6 +111,10 @@ impl Drop for OneServer {
     fn drop(&mut self) {
         self.store.stop();
     }
+}
+
+fn waiting(idle_left: Option<Duration>) -> Released {
+    Released::Waiting { idle_left }
 }
 
 fn key(id: u64) -> TierKey {
@@ -188,8 +192,7 @@ fn a_released_sequence_expires_and_an_ended_one_is_known_to_others() {
     let (one, other) = (redis.server("one", LONG), redis.server("other", LONG));
     let (first, _) = one.held(7, true);
     one.write(put(7, first, 1, Some(LONG))).unwrap();
-    let left = Some(Duration::from_secs(30));
-    one.write(TierChange::Release { key: key(7), left, ended: None }).unwrap();
+    one.write(TierChange::Release { key: key(7), left: waiting(Some(Duration::from_secs(30))) }).unwrap();
     let listed = other.store.unowned("vad", 10).unwrap();
     assert!(matches!(&listed[..], [(id, head, Some(_))] if (id, head.step) == (&Id::from(7), 1)), "{listed:?}");
     assert!(other.store.unowned("va", 10).unwrap().is_empty(), "another model");
@@ -198,18 +201,20 @@ fn a_released_sequence_expires_and_an_ended_one_is_known_to_others() {
         outcome => panic!("{outcome:?}"),
     }
     assert!(other.store.unowned("vad", 10).unwrap().is_empty(), "it has an owner");
-    let left = Some(Duration::ZERO);
-    other.write(TierChange::Release { key: key(7), left, ended: None }).unwrap();
+    other.write(TierChange::Release { key: key(7), left: waiting(Some(Duration::ZERO)) }).unwrap();
     while !matches!(redis.ask("KEYS sequor:*vad*").lines().next(), Some("*0")) {
         std::thread::yield_now();
     }
     assert_eq!(redis.ask("KEYS sequor:blob:*").lines().next(), Some("*0"), "its state has expired, too");
     one.held(8, true);
     let ended = EndedState { why: EndReason::End, step: 3, idle: None, at: Duration::from_secs(5) };
-    one.write(TierChange::Release { key: key(8), left: None, ended: Some(ended.clone()) }).unwrap();
+    one.write(put(8, u64::MAX, 3, None)).unwrap();
+    let left = Released::Nothing { ended: Some(ended.clone()) };
+    one.write(TierChange::Release { key: key(8), left }).unwrap();
+    assert_eq!(redis.ask("KEYS sequor:blob:*").lines().next(), Some("*0"), "an ended sequence leaves no state");
     assert_eq!(other.claim(8, false).unwrap(), ClaimOutcome::Unknown { ended: Some(ended) });
     other.held(8, true);
-    other.write(TierChange::Release { key: key(8), left: None, ended: None }).unwrap();
+    other.write(TierChange::Release { key: key(8), left: Released::Nothing { ended: None } }).unwrap();
     assert_eq!(one.claim(8, false).unwrap(), ClaimOutcome::Unknown { ended: None }, "the START began another one");
 }
 
@@ -301,7 +306,8 @@ fn no_two_servers_commit_the_same_step() {
                 let Some((incarnation, _)) = believed[at][id].take() else { continue };
                 match server.write(TierChange::Remove { key: key(key_of), incarnation }) {
                     Ok(()) => {
-                        server.write(TierChange::Release { key: key(key_of), left: None, ended: None }).unwrap();
+                        let left = Released::Nothing { ended: None };
+                        server.write(TierChange::Release { key: key(key_of), left }).unwrap();
                         truth[id] = Truth(None);
                     }
                     Err(TierError::Fenced) => fenced += 1,
