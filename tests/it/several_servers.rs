@@ -15,11 +15,13 @@ use std::time::Duration;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use sequor_proto::{ModelInferRequest, ModelInferResponse};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use crate::operator::ask;
 use crate::papers::Papers;
 use crate::python::prepared;
 use crate::server::{Call, SEQUOR, Server, root, until};
@@ -446,6 +448,66 @@ async fn a_sequence_is_not_released_while_its_end_is_on_the_way() {
         assert_eq!(end.await.unwrap(), 7, "{when}");
         until("nothing is left", || redis.count("sequor:seq:*") + redis.count("sequor:blob:*") == 0);
     }
+}
+
+/// A step over TensorFlow Serving's protocol. Without an id, the server assigns one. Returns the sum and the id.
+fn predict(server: &Server, id: Option<u64>, control: u32) -> (i64, u64) {
+    let mut inputs = json!({ "INPUT": [[2]], "sequence_control_input": [control] });
+    if let Some(id) = id {
+        inputs["sequence_id"] = json!([id]);
+    }
+    let body = json!({ "inputs": inputs }).to_string();
+    let path = format!("/v1/models/{}:predict", STRATEGIES[0]);
+    let (status, text) = ask(server.http, "POST", &path, "application/json", body.as_bytes());
+    assert_eq!(status, 200, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    let id = &answer["outputs"]["sequence_id"][0];
+    (answer["outputs"]["OUTPUT"][0][0].as_i64().unwrap(), id.as_u64().unwrap_or_else(|| panic!("{answer}")))
+}
+
+#[test]
+fn a_sequence_whose_id_a_server_assigns_goes_to_any_server() {
+    for when in ["step", "drain"] {
+        let (folder, redis) = (repository(when), Redis::start());
+        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
+        let ids = [&first, &second, &first].map(|server| predict(server, None, 1).1);
+        assert!(ids[0] != ids[1] && ids[0] != ids[2], "{ids:?}");
+        for (id, [one, other]) in ids.iter().zip([[&second, &first], [&first, &second], [&second, &second]]) {
+            assert_eq!([predict(one, Some(*id), 0).0, predict(other, Some(*id), 2).0], [4, 6], "{when}");
+        }
+        until("nothing is left", || redis.count("sequor:seq:*") + redis.count("sequor:blob:*") == 0);
+    }
+}
+
+/// What an operator's command prints.
+fn told(server: &Server, arguments: &[&str]) -> String {
+    let at = server.admin.unwrap().to_string();
+    let ended = Call::sequor().arguments(arguments).arguments(["--server", &at]).end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended.stdout
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_reach_the_sequences_of_any_server() {
+    let (folder, redis) = (repository("drain"), Redis::start());
+    let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
+    let (mut one, model) = (first.client().await, STRATEGIES[0]);
+    for id in 7..=9 {
+        assert_eq!(add(&mut one, model, id, 3, FIRST).await, 3);
+    }
+    told(&second, &["sequence", "drop", model, "7"]);
+    let refused = infer(&mut one, step(model, 7, String::new(), 1, false, false)).await.unwrap_err();
+    assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "dropped", "{refused:?}");
+    let list = || told(&second, &["sequence", "list", "--model", model, "--resumable", "--output", "json"]);
+    let ids = || serde_json::from_str::<Value>(&list()).unwrap()["sequences"].as_array().unwrap().len();
+    assert_eq!(ids(), 0, "the other server has them");
+    let ended = first.stop();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ids(), 2, "{}", list());
+    told(&second, &["sequence", "drop", model, "8"]);
+    assert_eq!(ids(), 1, "{}", list());
+    let mut other = second.client().await;
+    assert_eq!(add(&mut other, model, 9, 3, LAST).await, 6);
 }
 
 /// HAProxy with the configuration of the examples, for these servers. Returns it with the port for gRPC.
