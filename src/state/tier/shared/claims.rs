@@ -74,8 +74,9 @@ struct ClaimQueue {
 
 /// Maximum number of claims in one bundle.
 const PORTION: usize = 256;
-/// Waits between two attempts for a sequence of another server: the first, and the longest.
-const FIRST: Duration = Duration::from_millis(2);
+/// The wait between two attempts for a sequence of another server is this part of the time that has passed, within these bounds.
+const PART: u32 = 8;
+const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(50);
 /// Time after which the other server is asked again, if it did not hear it.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -85,7 +86,6 @@ struct WaitingClaim {
     task: ClaimTask,
     since: Instant,
     next: Instant,
-    pause: Duration,
     asked: Option<Instant>,
     /// The node that has the sequence.
     node: Option<String>,
@@ -153,7 +153,7 @@ impl ClaimThread {
             let due = self.waiting.iter().map(|claim| claim.next).min();
             let Some(tasks) = queue.next(due) else { break };
             let now = Instant::now();
-            let claim = |task| WaitingClaim { task, since: now, next: now, pause: FIRST, asked: None, node: None };
+            let claim = |task| WaitingClaim { task, since: now, next: now, asked: None, node: None };
             self.waiting.extend(tasks.into_iter().map(claim));
             self.try_due(now);
         }
@@ -239,11 +239,11 @@ impl ClaimThread {
     /// Tries a claim again later, or ends it with this failure if it has waited this long.
     fn wait_on(&mut self, mut claim: WaitingClaim, patience: Duration, failure: &ClaimFailure) {
         let now = Instant::now();
-        if now.duration_since(claim.since) >= patience {
+        let waited = now.duration_since(claim.since);
+        if waited >= patience {
             return (claim.task.done)(Err(failure.clone()));
         }
-        claim.next = now + claim.pause;
-        claim.pause = (claim.pause * 2).min(LONGEST);
+        claim.next = now + (waited / PART).clamp(SHORTEST, LONGEST);
         self.waiting.push(claim);
     }
 

@@ -14,7 +14,7 @@ use super::lease::LeaseClock;
 use super::link::{RedisAddress, RedisLink};
 use super::listing::{self, UnownedSequence};
 use super::shared_tier::SharedTier;
-use super::yields;
+use super::yields::{self, HeardKeys};
 use crate::state::tier::error::TierError;
 use crate::state::tier::record::TierKey;
 
@@ -97,8 +97,12 @@ impl SharedStore {
         let link = RedisLink::new(self.address.clone(), lease / 4);
         let claims = self.claims.thread(Arc::clone(&self.tier), Arc::clone(&self.lease), link, next);
         spawn("sequor-claims", claims)?;
+        let heard = Arc::<HeardKeys>::default();
         let (tier, address, stop) = (Arc::clone(&self.tier), self.address.clone(), Arc::clone(&self.stop));
-        spawn("sequor-yields", Box::new(move || yields::run(&tier, &address, lease, &stop)))
+        let hears = Arc::clone(&heard);
+        spawn("sequor-hears", Box::new(move || yields::hear(&tier, &address, &hears, &stop)))?;
+        let (tier, stop) = (Arc::clone(&self.tier), Arc::clone(&self.stop));
+        spawn("sequor-yields", Box::new(move || yields::give_up(&tier, lease, &heard, &stop)))
     }
 
     /// Takes a sequence over. The task's callback runs on the thread of the claims, or on this one if the store is closed.

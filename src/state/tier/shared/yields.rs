@@ -1,9 +1,12 @@
 //! Hears which sequences other servers want, and asks the models to give them up. A sequence that is busy is asked for again, until the
 //! other server waits no longer.
+//!
+//! One thread hears and another one asks, because a short time-out of a socket may be ten times as long as it was set.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use redis::Connection;
 
 use super::host::{HandoverState, StopSign, handover_wait};
@@ -13,27 +16,34 @@ use super::shared_tier::SharedTier;
 use crate::state::tier::record::TierKey;
 
 /// Time between two looks at a sequence that is busy, and between two looks at the stop sign.
-const BUSY: Duration = Duration::from_millis(2);
+const BUSY: Duration = Duration::from_millis(1);
 const QUIET: Duration = Duration::from_millis(100);
 /// Maximum number of sequences that are given up at one time. Servers that want others ask again.
 const MOST: usize = 4096;
 
-/// Sequences that are wanted elsewhere.
+/// Sequences that other servers have asked for just now.
+#[derive(Debug, Default)]
+pub(super) struct HeardKeys {
+    keys: Mutex<Vec<TierKey>>,
+    added: Condvar,
+}
+
+/// Sequences that are given up.
 struct WantedSequences {
     tier: Arc<SharedTier>,
     lease: Duration,
     all: Vec<(TierKey, Instant)>,
 }
 
-pub(super) fn run(tier: &Arc<SharedTier>, address: &RedisAddress, lease: Duration, stop: &StopSign) {
-    let mut wanted = WantedSequences { tier: Arc::clone(tier), lease, all: Vec::new() };
+// === the thread that hears ===
+
+pub(super) fn hear(tier: &SharedTier, address: &RedisAddress, heard: &HeardKeys, stop: &StopSign) {
     while !stop.is_set() {
-        let listened = address.connect(QUIET).map_err(|error| error.to_string());
-        let ended = listened.and_then(|mut connection| listen(&mut connection, &mut wanted, stop));
+        let connected = address.connect(QUIET).map_err(|error| error.to_string());
+        let ended = connected.and_then(|mut connection| listen(tier, &mut connection, heard, stop));
         if let Err(error) = ended {
             tracing::debug!(error, "other servers cannot ask for sequences of this server at present");
         }
-        wanted.go_on();
         if stop.wait(QUIET) {
             return;
         }
@@ -41,25 +51,52 @@ pub(super) fn run(tier: &Arc<SharedTier>, address: &RedisAddress, lease: Duratio
 }
 
 /// Listens until the connection fails or the server stops.
-fn listen(connection: &mut Connection, wanted: &mut WantedSequences, stop: &StopSign) -> Result<(), String> {
-    let mut heard = connection.as_pubsub();
-    heard.subscribe(keys::channel(&wanted.tier.run)).map_err(|error| error.to_string())?;
+fn listen(tier: &SharedTier, connection: &mut Connection, heard: &HeardKeys, stop: &StopSign) -> Result<(), String> {
+    let mut messages = connection.as_pubsub();
+    messages.subscribe(keys::channel(&tier.run)).map_err(|error| error.to_string())?;
     while !stop.is_set() {
-        let wait = if wanted.all.is_empty() { QUIET } else { BUSY };
-        heard.set_read_timeout(Some(wait)).map_err(|error| error.to_string())?;
-        match heard.get_message() {
-            Ok(message) => wanted.add(message.get_payload_bytes()),
+        match messages.get_message() {
+            Ok(message) => heard.add(message.get_payload_bytes()),
             Err(error) if error.is_timeout() => {}
             Err(error) => return Err(error.to_string()),
         }
-        wanted.go_on();
     }
     Ok(())
 }
 
-impl WantedSequences {
-    fn add(&mut self, key: &[u8]) {
+impl HeardKeys {
+    fn add(&self, key: &[u8]) {
         let Some(key) = TierKey::decode(key) else { return };
+        let mut keys = self.keys.lock();
+        if keys.len() < MOST {
+            keys.push(key);
+            self.added.notify_one();
+        }
+    }
+
+    /// The keys that were added, once there are any or this time is over.
+    fn take(&self, wait: Duration) -> Vec<TierKey> {
+        let mut keys = self.keys.lock();
+        if keys.is_empty() {
+            self.added.wait_for(&mut keys, wait);
+        }
+        std::mem::take(&mut keys)
+    }
+}
+
+// === the thread that asks ===
+
+pub(super) fn give_up(tier: &Arc<SharedTier>, lease: Duration, heard: &HeardKeys, stop: &StopSign) {
+    let mut wanted = WantedSequences { tier: Arc::clone(tier), lease, all: Vec::new() };
+    while !stop.is_set() {
+        let wait = if wanted.all.is_empty() { QUIET } else { BUSY };
+        heard.take(wait).into_iter().for_each(|key| wanted.add(key));
+        wanted.go_on();
+    }
+}
+
+impl WantedSequences {
+    fn add(&mut self, key: TierKey) {
         if self.all.len() < MOST && !self.all.iter().any(|(of, _)| *of == key) {
             self.all.push((key, Instant::now() + handover_wait(self.lease)));
         }
