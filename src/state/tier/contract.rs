@@ -31,7 +31,7 @@ pub enum TierChange {
     Release { key: TierKey, left: Released },
 }
 
-/// What is left of a sequence that a server gives up.
+/// The rest of a sequence that a server gives up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Released {
     /// Its stored state, from which any server may go on. It expires after this idle time; `None` is no limit.
