@@ -104,7 +104,10 @@ pub(in crate::model::sequences) fn take_over(model: &Arc<ModelScheduler>, id: &I
 fn claimed(model: &Arc<ModelScheduler>, id: &Id, outcome: Result<ClaimOutcome, ClaimFailure>) {
     let Some(gate) = model.gate.clone() else { return };
     match outcome {
-        Ok(ClaimOutcome::Held { head, incarnation, left }) => {
+        Ok(ClaimOutcome::Held { head, incarnation, left, ended }) => {
+            if let Some(ended) = ended {
+                remember(model, id, &ended);
+            }
             if let Some(head) = head {
                 let until = left.or(head.idle).map_or(Time::NEVER, |left| model.now() + left);
                 let kept = KeptSequence { head, incarnation, until, unwritten: None };

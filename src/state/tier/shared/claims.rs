@@ -32,6 +32,8 @@ pub enum ClaimOutcome {
         incarnation: u64,
         /// The idle time that it has left. `None`: idle time begins anew, or is not limited.
         left: Option<Duration>,
+        /// How it ended, if its server failed before it released it. Then it has no state.
+        ended: Option<EndedState>,
     },
     /// There is no such sequence. It may have ended so.
     Unknown { ended: Option<EndedState> },
@@ -219,8 +221,8 @@ impl ClaimThread {
                 let ended = EndedState::decode(&end).map(|(_, ended)| ended);
                 (claim.task.done)(Ok(ClaimOutcome::Unknown { ended }));
             }
-            Ok(ClaimAnswer::Held { epoch, left, head, blob }) => {
-                let outcome = self.hold(&claim, (epoch, left), &head, blob);
+            Ok(ClaimAnswer::Held { epoch, left, head, blob, end }) => {
+                let outcome = self.hold(&claim, (epoch, left), (&head, &end), blob);
                 (claim.task.done)(outcome.map_err(ClaimFailure::from));
             }
             Ok(ClaimAnswer::Owned { owner, node }) => {
@@ -251,7 +253,7 @@ impl ClaimThread {
         &self,
         claim: &WaitingClaim,
         (epoch, left): (u64, i64),
-        head: &[u8],
+        (head, end): (&[u8], &[u8]),
         blob: String,
     ) -> Result<ClaimOutcome, TierError> {
         let key = claim.task.key.clone();
@@ -271,6 +273,7 @@ impl ClaimThread {
             counts.taken_over.fetch_add(1, Ordering::Relaxed);
         }
         let left = u64::try_from(left).ok().map(Duration::from_millis);
-        Ok(ClaimOutcome::Held { head, incarnation: since, left })
+        let ended = EndedState::decode(end).map(|(_, ended)| ended).filter(|_| head.is_none());
+        Ok(ClaimOutcome::Held { head, incarnation: since, left, ended })
     }
 }

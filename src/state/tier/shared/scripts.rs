@@ -18,7 +18,7 @@ pub(super) enum RecordScript {
 /// Takes a sequence over. Keys: the record, the sequences of this server, how the sequence ended. Arguments: this server, whether the sequence
 /// may begin ("1"), its key.
 /// Answers `owned` with the owner and its node, `none` with the end, or `held` with the epoch, the idle time left in milliseconds (-1: not
-/// counted), the head and the name of the state.
+/// counted), the head and the name of the state, and the end of a sequence that its server did not release any more.
 const CLAIM: &str = r"
 local found = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'head', 'blob')
 local owner = found[1]
@@ -32,15 +32,14 @@ if found[2] then
   epoch = tonumber(found[2]) + 1
 elseif ARGV[2] == '0' then
   return {'none', redis.call('GET', KEYS[3]) or ''}
-else
-  redis.call('DEL', KEYS[3])
 end
+if ARGV[2] == '1' then redis.call('DEL', KEYS[3]) end
 local left = redis.call('PTTL', KEYS[1])
 redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', epoch)
 redis.call('PERSIST', KEYS[1])
 if found[4] then redis.call('PERSIST', found[4]) end
 redis.call('SADD', KEYS[2], ARGV[3])
-return {'held', epoch, left, found[3] or '', found[4] or ''}
+return {'held', epoch, left, found[3] or '', found[4] or '', redis.call('GET', KEYS[3]) or ''}
 ";
 
 /// Makes a state that was sent before this the state of a sequence. Keys: the record, the state. Arguments: this server, the epoch, the head,
@@ -146,7 +145,7 @@ impl RecordScript {
 pub(super) enum ClaimAnswer {
     Owned { owner: String, node: String },
     None { end: Vec<u8> },
-    Held { epoch: u64, left: i64, head: Vec<u8>, blob: String },
+    Held { epoch: u64, left: i64, head: Vec<u8>, blob: String, end: Vec<u8> },
 }
 
 pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
@@ -176,11 +175,12 @@ impl ClaimAnswer {
         match (text(kind)?.as_str(), rest) {
             ("owned", [owner, node]) => Some(ClaimAnswer::Owned { owner: text(owner)?, node: text(node)? }),
             ("none", [end]) => Some(ClaimAnswer::None { end: bytes(end)?.to_vec() }),
-            ("held", [epoch, left, head, blob]) => Some(ClaimAnswer::Held {
+            ("held", [epoch, left, head, blob, end]) => Some(ClaimAnswer::Held {
                 epoch: u64::try_from(number(epoch)?).ok()?,
                 left: number(left)?,
                 head: bytes(head)?.to_vec(),
                 blob: text(blob)?,
+                end: bytes(end)?.to_vec(),
             }),
             _ => None,
         }

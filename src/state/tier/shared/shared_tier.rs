@@ -230,8 +230,16 @@ impl SharedTier {
                 self.successions.lock().insert(model.clone(), successions.clone());
                 Ok(None)
             }
-            // The end is remembered with the release. Redis itself counts idle time.
-            TierChange::Remember { .. } | TierChange::NoteRunning { .. } => Ok(None),
+            TierChange::Remember { key, ended } => {
+                // Others read it once this server has released the sequence, or has failed before that.
+                if held(key).is_ok() {
+                    let (name, end, ends) = (keys::end(key), ended.encode(key), ENDS.as_millis().to_string());
+                    bundle.command("SET", &[&name, &end, b"PX", ends.as_bytes()]);
+                }
+                Ok(None)
+            }
+            // Redis itself counts idle time.
+            TierChange::NoteRunning { .. } => Ok(None),
         }
     }
 

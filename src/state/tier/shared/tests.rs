@@ -219,6 +219,29 @@ fn a_released_sequence_expires_and_an_ended_one_is_known_to_others() {
 }
 
 #[test]
+fn an_end_is_known_even_if_its_server_fails_before_it_releases_the_sequence() {
+    let redis = OwnRedis::start();
+    let (one, other) = (redis.server("one", LONG), redis.server("other", LONG));
+    let (first, _) = one.held(7, true);
+    one.write(put(7, first, 1, None)).unwrap();
+    let ended = EndedState { why: EndReason::End, step: 2, idle: None, at: Duration::from_secs(5) };
+    let end = [
+        TierChange::Remove { key: key(7), incarnation: first },
+        TierChange::Remember { key: key(7), ended: ended.clone() },
+    ];
+    assert!(one.store.tier().put_each(&end).unwrap().is_empty());
+    redis.ask(&format!("DEL {}", keys::beat(&one.store.tier().run)));
+    match other.claim(7, false).unwrap() {
+        ClaimOutcome::Held { head: None, ended: said, .. } => assert_eq!(said, Some(ended)),
+        outcome => panic!("{outcome:?}"),
+    }
+    match one.claim(7, true).unwrap() {
+        ClaimOutcome::Held { ended, .. } => assert_eq!(ended, None, "a START begins another one"),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
 fn the_sequences_of_a_server_that_is_gone_are_freed() {
     let redis = OwnRedis::start();
     let gone = redis.server("gone", LONG);
