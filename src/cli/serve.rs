@@ -81,7 +81,10 @@ async fn serve(
     let config = server::config_path(&variable, given);
     print_line(&report::head(&settings.node, config.as_deref(), &library));
     if let Some(store) = repository.store() {
-        print_line(&report::store(&settings.state.dir, &store.usage()));
+        print_line(&match store.shared() {
+            Some(shared) => report::shared(shared.address(), settings.state.lease),
+            None => report::store(&settings.state.dir, &store.usage()),
+        });
     }
     govern(&repository, settings, source)?;
     let is_stopped = tokio::select! {

@@ -20,6 +20,11 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
+    /// Sets it to a count that is kept elsewhere.
+    pub fn raise_to(&self, n: u64) {
+        self.0.fetch_max(n, Relaxed);
+    }
+
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -18,6 +18,7 @@ use super::kinds::{Counter, Gauge};
 use super::names::{Families, Labels, label};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, PluginMetrics};
+use super::store::SharedFigures;
 
 /// How long unused series are still shown. A scrape then sees their last values, and a version that is loaded again continues its counts.
 const SHOWN_UNUSED: Duration = Duration::from_secs(300);
@@ -241,6 +242,11 @@ impl Metrics {
     /// Sets the gauges of the store of sequences.
     pub fn set_store(&self, sequences: usize, bytes: u64, limit: u64) {
         self.0.families.store.set(sequences, bytes, limit);
+    }
+
+    /// Sets the metrics of a store that several servers share.
+    pub fn set_shared(&self, figures: SharedFigures) {
+        self.0.families.shared.set(figures);
     }
 
     /// Sets the number of known clients and the largest holding of a single client, in the order of [`PeerLimit::ALL`].

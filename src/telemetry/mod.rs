@@ -48,3 +48,4 @@ pub use own_time::OwnTime;
 pub use peer_limit::PeerLimit;
 pub use plugins::{Hook, PluginMetrics};
 pub use run_log::RunLog;
+pub use store::SharedFigures;

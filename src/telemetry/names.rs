@@ -21,7 +21,7 @@ use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Second
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, OwnCounter, PluginMetrics};
 use super::server_gauges::ServerGauges;
-use super::store::StoreGauges;
+use super::store::{SharedMetrics, StoreGauges};
 
 pub(super) type Labels = Vec<(Cow<'static, str>, String)>;
 pub(super) type Family<M> = Labelled<Labels, M, fn() -> M>;
@@ -56,6 +56,7 @@ pub(super) struct Families {
     pub(super) connections_closed: [Counter; ConnectionClosed::ALL.len()],
     pub(super) peers: PeerFamilies,
     pub(super) store: StoreGauges,
+    pub(super) shared: SharedMetrics,
     pub(super) server: ServerGauges,
     pub(super) loads: Family<Counter>,
 }
@@ -170,9 +171,39 @@ fn server_gauges(r: &mut Registry) -> ServerGauges {
 
 fn store_gauges(r: &mut Registry) -> StoreGauges {
     StoreGauges {
-        sequences: gauge_alone(r, "sequor_store_sequences", "Sequences whose states are stored in state.dir"),
-        bytes: gauge_alone(r, "sequor_store_bytes", "Bytes of the states in state.dir"),
+        sequences: gauge_alone(
+            r,
+            "sequor_store_sequences",
+            "Sequences whose states are stored in state.dir; with state.url, those of this server",
+        ),
+        bytes: gauge_alone(r, "sequor_store_bytes", "Bytes of the states that sequor_store_sequences counts"),
         limit: gauge_alone(r, "sequor_store_limit_bytes", "state.disk_limit, the maximum of sequor_store_bytes"),
+    }
+}
+
+fn shared_metrics(r: &mut Registry) -> SharedMetrics {
+    let mut counter = |name: &str, help: &str| {
+        let counter = Counter::default();
+        r.register(name, help, counter.clone());
+        counter
+    };
+    let claimed = "Sequences that this server has begun or taken over in state.url";
+    let taken_over = "Sequences that this server has taken over from another live server";
+    let given_up = "Sequences that this server has released in state.url, for another server or after their end";
+    let fenced = "Writes that state.url refused because another server has the sequence";
+    let lapsed = "Times the lease of this server ended, because state.url did not hear of it within state.lease";
+    SharedMetrics {
+        claimed: counter("sequor_shared_claimed_total", claimed),
+        taken_over: counter("sequor_shared_taken_over_total", taken_over),
+        given_up: counter("sequor_shared_given_up_total", given_up),
+        fenced: counter("sequor_shared_fenced_total", fenced),
+        lapsed: counter("sequor_shared_lapsed_total", lapsed),
+        sequences: gauge_alone(r, "sequor_shared_sequences", "Sequences that this server owns in state.url"),
+        lease: gauge_alone(
+            r,
+            "sequor_shared_lease",
+            "1 if this server may answer for its sequences in state.url, else 0",
+        ),
     }
 }
 
@@ -331,6 +362,7 @@ impl Families {
             connections_closed: connections_closed(r),
             peers: PeerFamilies::register(r),
             store: store_gauges(r),
+            shared: shared_metrics(r),
             server: server_gauges(r),
             loads: family(r, "sequor_model_loads_total", "Loads and reloads of a model, by result", counter),
         }

@@ -61,6 +61,7 @@ mod restricted;
 mod sequences;
 mod serve;
 mod server;
+mod several_servers;
 mod speech;
 mod states;
 mod steady;

@@ -248,6 +248,7 @@ fn refused(refused: &Refused) -> Option<(Code, String)> {
         Refusal::Unknown(Some(stone)) => (Code::NotFound, format!("{MISSING}{}", ended(refused, stone.why))),
         // A client may send this request again unchanged, so the sentence must not tell it to START.
         Refusal::Ended(EndReason::Drained) if refused.may_retry => return None,
+        Refusal::Ended(EndReason::Fenced) => return None,
         Refusal::Ended(why) => (Code::NotFound, format!("{MISSING}{}", ended(refused, *why))),
         Refusal::Live => (Code::AlreadyExists, "Sequence with provided ID already exists".to_owned()),
         Refusal::Ending => (

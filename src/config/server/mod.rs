@@ -10,6 +10,7 @@
 //! - [`layers`]: merges the layers, and records which layer set each value.
 //! - [`access`]: groups of endpoints, and the headers that give access to them.
 //! - [`rates`]: the capacities of the resources that runs need.
+//! - [`store_url`]: the URL of a store that several servers share.
 //! - `by_memory`: limits that follow from the memory of this process.
 //! - [`settings`]: the checked result · [`shown`]: the same for operators to read.
 
@@ -22,6 +23,7 @@ pub mod layers;
 pub mod rates;
 pub mod settings;
 pub mod shown;
+pub mod store_url;
 pub mod triton;
 
 pub use by_memory::HostMemory;

@@ -9,7 +9,8 @@ use crate::error::{Failure, NoVersionReason, NotCopied, NotServed};
 use crate::model::execute::RunTimes;
 use crate::model::load::{CacheMiss, LoadedModel};
 use crate::model::request::{Accepted, InferRequest, SequenceStep, intake};
-use crate::model::sequences::ensembles::{Reply, ReplyTo, Reservation};
+use crate::model::sequences::ensembles::{ReplyTo, Reservation};
+use crate::model::sequences::gate::SubmittedRequest;
 use crate::model::sequences::jobs::{
     CapturedRequest, InheritedContext, Job, Looked, RequestOrigin, cached_answers, circle,
 };
@@ -42,14 +43,14 @@ enum Enqueued {
 /// Maximum number of checks of one request. Each further check follows a reload, or the end of its sequence, right after the check before.
 const CHECKS: u32 = 8;
 
-/// Checks a request and puts it in its queue. The connection that the request came on may run a short step inline. Returns the receiver of
-/// the answer, and the request's key. There is no key if the response cache has answered it.
-pub(in crate::model) fn submit(
+/// Checks a request and puts it in its queue. The connection that the request came on may run a short step inline. If servers share the
+/// sequences of the model, this one owns that of the request. There is no key if the response cache has answered it.
+pub(super) fn submit_past_gate(
     model: &Arc<ModelScheduler>,
     mut request: InferRequest,
     version: Option<u64>,
     origin: RequestOrigin<'_>,
-) -> Result<(oneshot::Receiver<Reply>, Option<Req>), Failure> {
+) -> Result<SubmittedRequest, Failure> {
     let (reply, receiver) = oneshot::channel();
     let (reply, accepted) = (ReplyTo::Surface(reply), accept(model, &mut request, version, origin, None)?);
     let miss = match cached_answers::look_up(&accepted.load, &request, &accepted.accepted) {
@@ -155,6 +156,9 @@ fn job(
     if reservation.is_some() {
         // The ensemble has already decided how to treat a START on a live id.
         (submit.origin, submit.dialect) = (1, request.dialect);
+    }
+    if submit.fresh_id != 0 && origin.fresh_id != 0 {
+        submit.fresh_id = origin.fresh_id;
     }
     let calling = load.calls_models().then(|| calling(model, request, origin, now));
     let mut job = Job::new(load, request, accepted, now, reply);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sequor_core::{EndReason, Event, Id, SequenceView, Stage, Time, Tombstone};
 
 use crate::error::{EndedBy, Failure};
+use crate::model::sequences::entry::claims;
 use crate::model::sequences::migration::restart;
 use crate::model::sequences::offloaded::ImportOrigin;
 use crate::model::sequences::scheduler::ModelScheduler;
@@ -15,6 +16,8 @@ use crate::telemetry::ended_reason;
 
 /// Places of the table that are read under one lock.
 const PORTION: u32 = 256;
+/// Maximum number of stored sequences of no server that are listed.
+const UNOWNED: usize = 10_000;
 /// Maximum number of ends that are listed.
 const ENDS: usize = 10_000;
 
@@ -82,8 +85,30 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequen
         ResumableSequence { id: id.clone(), version, step: *step, bytes, left }
     }));
     drop(table);
+    all.extend(unowned(model));
     all.sort_by_cached_key(|kept| kept.id.to_string());
     all
+}
+
+/// Stored sequences that belong to no server, if several servers share the store. At most [`UNOWNED`].
+fn unowned(model: &ModelScheduler) -> Vec<ResumableSequence> {
+    let Some(shared) = model.store.get().and_then(|store| store.shared()) else { return Vec::new() };
+    match shared.unowned(&model.name, UNOWNED) {
+        Ok(found) => found
+            .into_iter()
+            .map(|(id, head, left)| ResumableSequence {
+                id,
+                version: head.version,
+                step: head.step,
+                bytes: head.bytes,
+                left: left.or(head.idle_left),
+            })
+            .collect(),
+        Err(error) => {
+            tracing::warn!(model = model.name, %error, "sequences that belong to no server are not listed");
+            Vec::new()
+        }
+    }
 }
 
 /// Every live sequence of a model, in no particular order.
@@ -136,6 +161,7 @@ pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
 /// Returns false if there is none of this id. If the store cannot remove it, returns the error. The store tries again, the last time when it
 /// closes. If the disk is still full then, the sequence comes back with the next server.
 pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason) -> Result<bool, Failure> {
+    claims::take_over(model, id);
     let (report, removed) = sync_channel(1);
     let load = model.load_for(None).map(|load| load.key);
     let mut is_there = true;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::{LoadId, Req, Time};
+use sequor_core::{EndReason, Id, LoadId, Req, Time};
 
 use crate::executor::ExecutorHandle;
 use crate::model::load::{run_with_plugins, submit_to_plugins};
@@ -30,6 +30,9 @@ pub(in crate::model::sequences) trait ActionHost: SpillHost + PrepareHost {
 
     /// Passes a notice to the plug-in that decides for a load.
     fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice);
+
+    /// Records ids whose sequences have ended, if several servers share them.
+    fn note_unused(&self, ids: Vec<Id>);
 
     /// Arms the timer for a deadline.
     fn arm_timer(self: &Arc<Self>, due: Time);
@@ -71,6 +74,9 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
     }
     for task in actions.store {
         ask_store(host, task);
+    }
+    if !actions.unused.is_empty() {
+        host.note_unused(actions.unused);
     }
     for forgotten in actions.forgotten {
         forget(host, forgotten);
@@ -135,7 +141,7 @@ fn post<H: ActionHost>(host: &Arc<H>, task: PostTask) {
 /// Hands states to a tier. The tier's report releases or refuses the answers.
 fn seal<H: ActionHost>(host: &Arc<H>, SealAction { tier, waiting, rows, batch }: SealAction) {
     let host = Arc::downgrade(host);
-    let sealed = move |failed: Vec<usize>| {
+    let sealed = move |failed: Vec<(usize, EndReason)>| {
         if let Some(host) = host.upgrade() {
             change(&host, |table, now| sealing::sealed(table, now, waiting, &rows, &failed));
         }

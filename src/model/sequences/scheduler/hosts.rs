@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::{LoadId, Req, Time};
+use sequor_core::{Id, LoadId, Req, Time};
 
 use crate::executor::ExecutorHandle;
 use crate::model::load::SequenceStore;
@@ -55,6 +55,12 @@ impl ActionHost for ModelScheduler {
 
     fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice) {
         self.notify_policy(load, decider, notice);
+    }
+
+    fn note_unused(&self, ids: Vec<Id>) {
+        if let Some(gate) = &self.gate {
+            gate.note_unused(ids);
+        }
     }
 
     fn arm_timer(self: &Arc<Self>, due: Time) {

@@ -13,6 +13,7 @@ use crate::executor::ExecutorHandle;
 use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::runtime::{Clock, Stopwatch, Timer};
 use crate::model::sequences::ensembles::{EnsembleMembers, EnsembleParts, MemberUses};
+use crate::model::sequences::gate::SequenceGate;
 use crate::model::sequences::jobs::Captures;
 use crate::model::sequences::offloaded::{CarriedLoad, KeptStore};
 use crate::model::sequences::table::{DeferredActions, FinishedBatch, Import, KeptStages, Step, Table};
@@ -43,6 +44,8 @@ pub(in crate::model) struct ModelScheduler {
     /// Records finished requests.
     pub(in crate::model::sequences) recorder: Option<Recorder>,
     pub(in crate::model::sequences) store: KeptStore,
+    /// Only if several servers share the store.
+    pub(in crate::model::sequences) gate: Option<Arc<SequenceGate>>,
     pub(in crate::model::sequences) captures: Captures,
     /// The members of its loads that are ensembles.
     pub(in crate::model::sequences) members: Mutex<Vec<(LoadId, Arc<EnsembleMembers>)>>,
@@ -66,6 +69,7 @@ impl ModelScheduler {
             own_path: Arc::new([name.clone()]),
             recorder,
             store: KeptStore::new(store.clone()),
+            gate: store.clone().filter(|of| of.shared().is_some()).map(|of| Arc::new(SequenceGate::new(of))),
             captures: Captures::new(),
             table: Mutex::new(Table::new(zero)),
             loads: ModelLoads::default(),
@@ -113,6 +117,9 @@ impl ModelScheduler {
         let spec = load.spec();
         if let Some(recorder) = &self.recorder {
             recorder.load(record::load(load, &spec));
+        }
+        if let Some(gate) = self.gate.as_ref().filter(|_| load.durable.is_some()) {
+            gate.activate();
         }
         self.loads.add(load);
         self.change(|table, now| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{EndReason, Instance, LoadId, Observed, Refusal, Req, Seq, Time};
+use sequor_core::{EndReason, Id, Instance, LoadId, Observed, Refusal, Req, Seq, Time};
 
 use crate::executor::{AnswerBatch, ExecutorHandle};
 use crate::model::load::LoadedModel;
@@ -50,6 +50,8 @@ pub(in crate::model::sequences) struct DeferredActions {
     pub(in crate::model::sequences) store: Vec<StoreTask>,
     /// Sequences that the store must forget.
     pub(in crate::model::sequences) forgotten: Vec<Forgotten>,
+    /// Ids whose sequences have ended, if several servers share them.
+    pub(in crate::model::sequences) unused: Vec<Id>,
     /// Whether a request waits for state memory.
     pub(in crate::model::sequences) wants_memory: bool,
     /// Requests for processors to prepare and to finish.

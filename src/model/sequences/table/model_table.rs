@@ -10,9 +10,10 @@ use sequor_core::{
     Submit, Time,
 };
 
+use crate::config::model::settings::DurabilityWhen;
 use crate::error::{EndedBy, Failure};
-use crate::model::load::LoadedModel;
-use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
+use crate::model::load::{LoadDurability, LoadedModel};
+use crate::model::sequences::ensembles::{MemberSequences, ReplyTo, SequenceHolder};
 use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{KeptSequence, RowToSeal, Spilling, WrittenSequence};
 use crate::scheduling::{Decider, LoadPolicy};
@@ -251,7 +252,7 @@ impl Table {
                     }
                     self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
                 }
-                Effect::Release(req) => self.release(req),
+                Effect::Release(req) => answers.extend(self.release(req)),
                 Effect::Replay(req, seq) => self.replay(req, seq),
                 Effect::Wake(instance) => self.actions.wake.push((instance, self.decider(instance.load))),
                 Effect::Note(note) => self.take_note(now, note),
@@ -316,8 +317,12 @@ impl Table {
         }
     }
 
-    fn release(&mut self, req: Req) {
-        let Some(mut job) = self.jobs.remove(req).and_then(JobStage::into_job) else { return };
+    fn release(&mut self, req: Req) -> Option<Event> {
+        let mut job = self.jobs.remove(req).and_then(JobStage::into_job)?;
+        if let Some(seq) = job.seq.filter(|seq| self.is_out_of_lease(*seq, &job)) {
+            self.actions.refused.push((job, Refusal::Ended(EndReason::Fenced), true));
+            return Some(Event::End(seq, EndReason::Fenced));
+        }
         self.commit_scratch(&mut job);
         self.replace_stored(&mut job);
         let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);
@@ -335,6 +340,37 @@ impl Table {
         } else {
             self.actions.released.push(job);
         }
+        None
+    }
+
+    /// Whether an answer must not leave, because another server may own its sequence. If the store has the state that it is of, the answer is
+    /// right in any case: no other server has written that step.
+    fn is_out_of_lease(&self, seq: Seq, job: &Job) -> bool {
+        let is_shared =
+            |durable: &&LoadDurability| durable.store.shared().is_some() && durable.when != DurabilityWhen::Step;
+        let Some(durable) = job.load.durable.as_ref().filter(is_shared) else { return false };
+        // A sequence of an ensemble is not shared.
+        if !matches!((&job.answer, &job.reply), (Some(Ok(_)), ReplyTo::Surface(_))) {
+            return false;
+        }
+        let is_fenced = || match self.core.id_of(seq) {
+            Some(_) => self.live(seq).is_some_and(|live| live.is_fenced),
+            None => self.core.end_of(&job.id).is_some_and(|stone| stone.why == EndReason::Fenced),
+        };
+        durable.store.has_lapsed() || is_fenced()
+    }
+
+    /// Marks a sequence that another server owns now. None of its answers leaves.
+    pub(in crate::model::sequences) fn fence(&mut self, seq: Seq) {
+        if let Some(live) = self.live_mut(seq) {
+            live.is_fenced = true;
+        }
+    }
+
+    /// Whether the store still has work for an id without a sequence, or a request of a sequence that ends still runs.
+    pub(in crate::model::sequences) fn is_between(&self, id: &Id) -> bool {
+        let is_ending = self.core.find_ending(id).is_some() || self.core.is_leaving(id);
+        is_ending || self.returning.contains(id) || self.pending_ends.has(id)
     }
 
     /// Answers a repeated step with its kept answer.
@@ -397,6 +433,7 @@ impl Table {
                     if let Some(WrittenSequence { id, incarnation, .. }) = obsolete {
                         self.forget(id, incarnation);
                     }
+                    self.actions.unused.extend(live.shared_id.take());
                     self.part(live.members, live.holder, why);
                     (live.load, SequenceChange::Ended(why))
                 })

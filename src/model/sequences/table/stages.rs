@@ -214,13 +214,13 @@ impl Table {
         if let Some(incarnation) = job.source.replaces.take()
             && let Some(kept) = self.take_kept(&job.id, incarnation)
         {
-            self.forget_state(job.id.clone(), kept.head.incarnation);
+            self.forget_state(job.id.clone(), kept.incarnation);
         }
     }
 
     /// Takes the stored sequence of this id, if it has this incarnation.
     fn take_kept(&mut self, id: &Id, incarnation: u64) -> Option<KeptSequence> {
-        let is_it = self.kept.get(id).is_some_and(|kept| kept.head.incarnation == incarnation);
+        let is_it = self.kept.get(id).is_some_and(|kept| kept.incarnation == incarnation);
         if is_it { self.kept.remove(id) } else { None }
     }
 
@@ -255,7 +255,7 @@ impl Table {
         let ended = match job.processed.as_ref().and_then(|processed| processed.refusal.as_ref()) {
             Some(Failure::Processor(failure)) if failure.ended => {
                 self.remember_rejected(now, job.load.key, id.clone(), (kept.head.step, kept.head.idle));
-                return self.forget(id, kept.head.incarnation);
+                return self.forget(id, kept.incarnation);
             }
             Some(_) => false,
             None => ended,
@@ -274,7 +274,7 @@ impl Table {
                 let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };
                 self.core.remember(job.load.key, id.clone(), stone);
                 if file.is_some() {
-                    self.forget(id, kept.head.incarnation);
+                    self.forget(id, kept.incarnation);
                 } else {
                     self.pending_ends.begin(&id);
                     self.given_up.insert(req);
@@ -315,7 +315,7 @@ impl Table {
     /// Returns a sequence to the store. If the store may have removed or outdated its file, writes the file again.
     pub(super) fn return_to_store(&mut self, now: Time, load: &LoadedModel, id: Id, kept: KeptSequence, file: Bytes) {
         if self.core.find(&id, None).is_some() || self.kept.contains_key(&id) {
-            return self.forget(id, kept.head.incarnation);
+            return self.forget(id, kept.incarnation);
         }
         let until = kept.head.idle.map_or(Time::NEVER, |idle| now + idle);
         let stays = load.durable.as_ref().is_some_and(|durable| durable.is_continual() && durable.interval().is_none());
