@@ -113,6 +113,9 @@ pub(super) struct EndedRow {
     pub(super) plugin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) world: Option<&'static str>,
+    /// Its allowed idle time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idle_seconds: Option<f64>,
     pub(super) ago_seconds: f64,
 }
 
@@ -157,7 +160,8 @@ impl Admin {
 
     fn past(&self, of: &EndedSequence) -> SequenceRow {
         let (plugin, world) = of.by.as_ref().map(|by| (by.plugin.clone(), by.world)).unzip();
-        let ended = EndedRow { reason: of.reason, plugin, world, ago_seconds: of.ago.as_secs_f64() };
+        let (idle_seconds, ago_seconds) = (of.idle.map(|idle| idle.as_secs_f64()), of.ago.as_secs_f64());
+        let ended = EndedRow { reason: of.reason, plugin, world, idle_seconds, ago_seconds };
         SequenceRow { ended: Some(ended), ..self.row(&of.id, "ended", of.step) }
     }
 
@@ -201,8 +205,12 @@ impl Admin {
 
     /// Finds the sequence of this id: live, else stored, else ended.
     pub(super) async fn sequence(&self, model: String, id: Id) -> Result<SequenceRow, Status> {
-        let (repository, wanted) = (self.api().repository().clone(), id.clone());
-        let of = model.clone();
+        self.found(&model, &id).await?.ok_or_else(|| absent(&model, &id))
+    }
+
+    /// The same; `None` if nothing is known of the id.
+    pub(super) async fn found(&self, model: &str, id: &Id) -> Result<Option<SequenceRow>, Status> {
+        let (repository, wanted, of) = (self.api().repository().clone(), id.clone(), model.to_owned());
         let found = aside(move || {
             // An id can have two live sequences: the older one is ending, the younger one has replaced it.
             let live = repository.live_sequences(&of)?.into_iter().filter(|s| s.id == wanted);
@@ -214,12 +222,11 @@ impl Admin {
             }
             Ok((None, None, repository.ended_sequences(&of)?.into_iter().find(|s| s.id == wanted)))
         });
-        match found.await? {
-            (Some(live), ..) => Ok(self.live(&live)),
-            (None, Some(kept), _) => Ok(self.kept(&kept)),
-            (None, None, Some(ended)) => Ok(self.past(&ended)),
-            (None, None, None) => Err(absent(&model, &id)),
-        }
+        Ok(match found.await? {
+            (Some(live), ..) => Some(self.live(&live)),
+            (None, Some(kept), _) => Some(self.kept(&kept)),
+            (None, None, ended) => ended.map(|ended| self.past(&ended)),
+        })
     }
 }
 

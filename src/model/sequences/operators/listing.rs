@@ -49,6 +49,8 @@ pub struct EndedSequence {
     pub by: Option<EndedBy>,
     /// The last committed step.
     pub step: u64,
+    /// Its allowed idle time; `None` means no limit.
+    pub idle: Option<Duration>,
     pub ago: Duration,
 }
 
@@ -122,11 +124,12 @@ fn shown(model: &ModelScheduler, seen: SequenceView, now: Time) -> LiveSequence 
 /// The last sequences of a model that ended, the latest first.
 pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     let (now, ended) = (model.now(), model.ended(ENDS));
-    let one = |(id, Tombstone { why, at, step, .. }, by): (Id, Tombstone, Option<EndedBy>)| EndedSequence {
+    let one = |(id, Tombstone { why, at, step, idle }, by): (Id, Tombstone, Option<EndedBy>)| EndedSequence {
         id,
         reason: ended_reason(why),
         by,
         step,
+        idle,
         ago: now.since(at),
     };
     ended.into_iter().map(one).collect()

@@ -13,7 +13,7 @@ use crate::executor::ExecutorHandle;
 use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::runtime::{Clock, Stopwatch, Timer};
 use crate::model::sequences::ensembles::{EnsembleMembers, EnsembleParts, MemberUses};
-use crate::model::sequences::jobs::Captures;
+use crate::model::sequences::jobs::{Captures, RecentRefusals};
 use crate::model::sequences::offloaded::{CarriedLoad, KeptStore};
 use crate::model::sequences::table::{DeferredActions, FinishedBatch, Import, KeptStages, Step, Table};
 use crate::model::sequences::write_back::sealing;
@@ -42,6 +42,8 @@ pub(in crate::model) struct ModelScheduler {
     armed: AtomicU64,
     /// Records finished requests.
     pub(in crate::model::sequences) recorder: Option<Recorder>,
+    /// The last refused requests, for operators.
+    pub(in crate::model::sequences) refusals: RecentRefusals,
     pub(in crate::model::sequences) store: KeptStore,
     pub(in crate::model::sequences) captures: Captures,
     /// The members of its loads that are ensembles.
@@ -65,6 +67,7 @@ impl ModelScheduler {
         ModelScheduler {
             own_path: Arc::new([name.clone()]),
             recorder,
+            refusals: RecentRefusals::new(),
             store: KeptStore::new(store.clone()),
             captures: Captures::new(),
             table: Mutex::new(Table::new(zero)),
