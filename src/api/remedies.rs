@@ -41,7 +41,7 @@ const fn triton(key: &'static str) -> RemedySetting {
 }
 
 /// One reason: what to do, and the settings that do it. Without settings, the client or the operator has to act.
-struct Row(&'static str, &'static str, &'static [RemedySetting]);
+struct RemedyRow(&'static str, &'static str, &'static [RemedySetting]);
 
 const IDLE: RemedySetting = model("[sequence] idle");
 const IDLE_SOFT: RemedySetting = model("[sequence] idle_soft");
@@ -50,83 +50,99 @@ const DURABLE: RemedySetting = model("[durability] when");
 const SLOTS: RemedySetting = triton("max_candidate_sequences");
 const INSTANCES: RemedySetting = triton("instance_group");
 
-const ROWS: [Row; 32] = [
-    Row("expired", "raise the idle time above the client's longest pause, or let the client send END", &[IDLE]),
-    Row("ended", "the client sent END: look for requests of it that overtake each other", &[]),
-    Row(
+const ROWS: [RemedyRow; 32] = [
+    RemedyRow("expired", "raise the idle time above the client's longest pause, or let the client send END", &[IDLE]),
+    RemedyRow("ended", "the client sent END: look for requests of it that overtake each other", &[]),
+    RemedyRow(
         "evicted",
         "let it be idle for longer before its slot is taken, or give the model more slots",
         &[IDLE_SOFT, SLOTS, INSTANCES],
     ),
-    Row("restarted", "another START of the same id came: let each client choose random ids", &[]),
-    Row(
+    RemedyRow("restarted", "another START of the same id came: let each client choose random ids", &[]),
+    RemedyRow(
         "cancelled",
         "raise the client's timeout, or keep sequences whose requests are cancelled",
         &[model("[sequence] on_cancel")],
     ),
-    Row("dropped", "an operator ended it: the audit line in the log names the operator", &[]),
-    Row(
+    RemedyRow("dropped", "an operator ended it: the audit line in the log names the operator", &[]),
+    RemedyRow(
         "unsealed",
         "make room for states on the disk: the log has the error of the disk",
         &[server("state.disk_limit")],
     ),
-    Row(
+    RemedyRow(
         "retired",
         "give live sequences more time when a version is replaced, or move them to the new one",
         &[model("[reload] drain"), model("[reload] then")],
     ),
-    Row("fenced", "another server took it over", &[]),
-    Row("member_failed", "a member of the ensemble failed: its own errors say why", &[]),
-    Row("step_failed", "a step failed after the model had run: its refusal and the plug-in's log say why", &[]),
-    Row(
+    RemedyRow("fenced", "another server took it over", &[]),
+    RemedyRow("member_failed", "a member of the ensemble failed: its own errors say why", &[]),
+    RemedyRow("step_failed", "a step failed after the model had run: its refusal and the plug-in's log say why", &[]),
+    RemedyRow(
         "state_not_finite",
         "look at the inputs of the last step, and at the model; keep the state in a wider type",
         &[model("[state.X] storage"), model("[sequence] watch")],
     ),
-    Row(
+    RemedyRow(
         "plugin_rejected",
         "the plug-in rejected a request: its log and its settings say why",
         &[model("[plugins.scheduler] config"), model("[[plugins.processor]] config")],
     ),
-    Row("never_started", "route all requests of an id to one server, and keep sequences over a restart", &[DURABLE]),
-    Row("not_resumed", "put the model's files back: the state stays in the store until its idle time is over", &[]),
-    Row("backlog_timeout", "wait for longer, or free or add slots", &[BACKLOG_TIMEOUT, IDLE_SOFT, SLOTS, INSTANCES]),
-    Row(
+    RemedyRow(
+        "never_started",
+        "route all requests of an id to one server, and keep sequences over a restart",
+        &[DURABLE],
+    ),
+    RemedyRow(
+        "not_resumed",
+        "put the model's files back: the state stays in the store until its idle time is over",
+        &[],
+    ),
+    RemedyRow(
+        "backlog_timeout",
+        "wait for longer, or free or add slots",
+        &[BACKLOG_TIMEOUT, IDLE_SOFT, SLOTS, INSTANCES],
+    ),
+    RemedyRow(
         "backlog_full",
         "free or add slots; a longer backlog only makes clients wait longer",
         &[IDLE_SOFT, SLOTS, INSTANCES, model("[backlog] max")],
     ),
-    Row("live_limit", "allow more live sequences, or end abandoned ones sooner", &[model("[sequence] max_live"), IDLE]),
-    Row(
+    RemedyRow(
+        "live_limit",
+        "allow more live sequences, or end abandoned ones sooner",
+        &[model("[sequence] max_live"), IDLE],
+    ),
+    RemedyRow(
         "queue_full",
         "send the next request after an answer, then raise the limit that the message names",
         &[model("[sequence] max_queued"), server("limits.in_flight"), server("limits.queued")],
     ),
-    Row("queue_expired", "wait for longer, or add an instance", &[model("[queue] expire"), INSTANCES]),
-    Row(
+    RemedyRow("queue_expired", "wait for longer, or add an instance", &[model("[queue] expire"), INSTANCES]),
+    RemedyRow(
         "peer_limit",
         "allow one client more, or let it end sequences it no longer needs",
         &[server("limits.sequences_per_peer"), server("limits.in_flight_per_peer"), server("limits.queued_per_peer")],
     ),
-    Row(
+    RemedyRow(
         "state_memory",
         "allow more state memory, or let idle sequences move to the store",
         &[server("limits.state"), DURABLE, model("[state.X] storage")],
     ),
-    Row("draining", "START with a new id: another server gets it", &[]),
-    Row("deadline", "raise the client's deadline, or add an instance", &[INSTANCES]),
-    Row(
+    RemedyRow("draining", "START with a new id: another server gets it", &[]),
+    RemedyRow("deadline", "raise the client's deadline, or add an instance", &[INSTANCES]),
+    RemedyRow(
         "plugin_failed",
         "`sequor plugin show` says why; go on without the plug-in while it fails",
         &[model("[[plugins.processor]] on_failure")],
     ),
-    Row("run_failed", "the message is ONNX Runtime's; the state is as it was before", &[]),
-    Row("store_failed", "send the step again; the message is the disk's", &[server("state.dir")]),
-    Row("bad_input", "correct the request: its client got a message that names the input", &[]),
-    Row("already_live", "END the sequence first, or take another id", &[]),
-    Row("step_gap", "send again from the step that the message names", &[]),
-    Row("step_repeat", "wait for the answer, or go on with the step that the message names", &[]),
-    Row("not_copied", "START the source first; the message says why it cannot be copied", &[]),
+    RemedyRow("run_failed", "the message is ONNX Runtime's; the state is as it was before", &[]),
+    RemedyRow("store_failed", "send the step again; the message is the disk's", &[server("state.dir")]),
+    RemedyRow("bad_input", "correct the request: its client got a message that names the input", &[]),
+    RemedyRow("already_live", "END the sequence first, or take another id", &[]),
+    RemedyRow("step_gap", "send again from the step that the message names", &[]),
+    RemedyRow("step_repeat", "wait for the answer, or go on with the step that the message names", &[]),
+    RemedyRow("not_copied", "START the source first; the message says why it cannot be copied", &[]),
 ];
 
 /// What to do about a reason.
@@ -149,7 +165,7 @@ pub(crate) struct NamedSetting {
 
 /// What to do about this reason at a model. `None` for a reason that needs nothing, and for one that is no refusal.
 pub(crate) fn remedy(reason: &str, of: &str) -> Option<Remedy> {
-    let Row(reason, advice, settings) = ROWS.iter().find(|Row(name, ..)| *name == reason)?;
+    let RemedyRow(reason, advice, settings) = ROWS.iter().find(|RemedyRow(name, ..)| *name == reason)?;
     let named = |RemedySetting(key, file): &RemedySetting| NamedSetting { key, file: file.name(of) };
     let page = format!("{PAGE}#{reason}");
     Some(Remedy { reason, advice, settings: settings.iter().map(named).collect(), page })
@@ -176,7 +192,7 @@ mod tests {
         let read = |file: &str| fs_err::read_to_string(format!("{}/docs/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let (page, of_models, of_servers) =
             (read("troubleshoot.md"), read("model-config.md"), read("reference/server.md"));
-        for Row(reason, _, settings) in &ROWS {
+        for RemedyRow(reason, _, settings) in &ROWS {
             assert!(page.contains(&format!("<a id=\"{reason}\"></a>`{reason}`")), "{reason} is not on the page");
             for RemedySetting(key, file) in *settings {
                 let name = key.rsplit([' ', '.']).next().unwrap();

@@ -79,11 +79,12 @@ fn place_of(row: &SequenceRow) -> &'static str {
     }
 }
 
-/// The reason that the remedy is for. A sequence that lives and got no refusal needs none.
+/// The reason that the remedy is for. A sequence that got no refusal needs none if it lives, or if its client ended it.
 fn reason_of(place: &'static str, row: &SequenceRow, refused: &[RefusedRow]) -> Option<&'static str> {
     let refusal = refused.first().map(|refusal| refusal.reason);
     match (place, &row.ended) {
         ("waiting", _) => Some("backlog_timeout"),
+        (_, Some(ended)) if ended.reason == "ended" && refused.is_empty() => None,
         (_, Some(ended)) => Some(ended.reason),
         ("unknown", _) => refusal.or(Some("never_started")),
         _ => refusal,
@@ -164,4 +165,55 @@ fn scheduler(plugins: &[Summary]) -> impl Fn(&str) -> Option<String> {
 /// Whether the text of a refusal may hold another sequence's id, or what a user said.
 fn is_private(failure: &Failure) -> bool {
     matches!(failure, Failure::Processor(_) | Failure::NotCopied { .. } | Failure::Member { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sequence_list::{EndedRow, KeptRow, LiveRow};
+    use super::*;
+
+    fn live(state: &'static str) -> SequenceRow {
+        let live = LiveRow {
+            version: 1,
+            instance: None,
+            slot: None,
+            queued: 0,
+            queued_bytes: 0,
+            state_bytes: 0,
+            ending: false,
+            age_seconds: 1.0,
+            idle_seconds: 1.0,
+            left_seconds: None,
+        };
+        SequenceRow { state, live: Some(live), ..SequenceRow::default() }
+    }
+
+    fn ended(reason: &'static str) -> SequenceRow {
+        let ended = EndedRow { reason, plugin: None, world: None, idle_seconds: None, ago_seconds: 1.0 };
+        SequenceRow { state: "ended", ended: Some(ended), ..SequenceRow::default() }
+    }
+
+    #[test]
+    fn the_remedy_is_for_the_end_else_for_the_last_refusal() {
+        let stored = SequenceRow {
+            state: "kept",
+            kept: Some(KeptRow { version: 1, bytes: 1, left_seconds: None }),
+            ..SequenceRow::default()
+        };
+        let unknown = SequenceRow { state: "unknown", ..SequenceRow::default() };
+        let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, text: None };
+        let full = [refusal("queue_full"), refusal("bad_input")];
+        for (row, place, alone, refused) in [
+            (live("idle"), "live", None, Some("queue_full")),
+            (live("backlog"), "waiting", Some("backlog_timeout"), Some("backlog_timeout")),
+            (stored, "stored", None, Some("queue_full")),
+            (ended("expired"), "ended", Some("expired"), Some("expired")),
+            (ended("ended"), "ended", None, Some("ended")),
+            (unknown, "unknown", Some("never_started"), Some("queue_full")),
+        ] {
+            assert_eq!(place_of(&row), place);
+            assert_eq!(reason_of(place, &row, &[]), alone, "{place}");
+            assert_eq!(reason_of(place, &row, &full), refused, "{place}");
+        }
+    }
 }

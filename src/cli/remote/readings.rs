@@ -10,7 +10,7 @@ const LEAST_SHARE: f64 = 0.005;
 /// The part of a status that is read. A server of another version may omit some fields.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Reading {
+pub(super) struct StatusReading {
     server: ServerReading,
     warnings: Vec<String>,
     models: Vec<VersionReading>,
@@ -80,7 +80,7 @@ struct FaultReading {
 
 /// What a server did between two readings.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Activity {
+pub(super) struct ServerActivity {
     /// The time that the rates cover.
     pub(super) seconds: f64,
     pub(super) server: ServerReading,
@@ -155,10 +155,10 @@ impl PerSecond {
     }
 }
 
-impl Activity {
+impl ServerActivity {
     /// Compares two readings. After a restart of the server, the rates are since its start.
-    pub(super) fn between(before: &Reading, after: &Reading) -> Activity {
-        let blank = Reading::default();
+    pub(super) fn between(before: &StatusReading, after: &StatusReading) -> ServerActivity {
+        let blank = StatusReading::default();
         let before = if before.server.up_seconds > after.server.up_seconds { &blank } else { before };
         let seconds = after.server.up_seconds - before.server.up_seconds;
         let per_second = PerSecond(seconds);
@@ -167,7 +167,7 @@ impl Activity {
         models.sort_by(|a, b| {
             b.requests_per_second.total_cmp(&a.requests_per_second).then_with(|| a.model.cmp(&b.model))
         });
-        Activity {
+        ServerActivity {
             seconds,
             server: after.server.clone(),
             warnings: after.warnings.clone(),
@@ -179,7 +179,7 @@ impl Activity {
     }
 }
 
-impl Reading {
+impl StatusReading {
     fn version(&self, model: &str, version: Option<u64>) -> Option<&VersionReading> {
         self.models.iter().find(|of| of.model == model && of.version == version)
     }
@@ -192,7 +192,7 @@ impl Reading {
 
 impl VersionActivity {
     /// `None` for a version that does not serve.
-    fn between(before: &Reading, after: &VersionReading, per_second: PerSecond) -> Option<VersionActivity> {
+    fn between(before: &StatusReading, after: &VersionReading, per_second: PerSecond) -> Option<VersionActivity> {
         let version = after.version.filter(|_| after.state != "UNAVAILABLE" || after.live > 0)?;
         let blank = VersionReading::default();
         let before = before.version(&after.model, after.version).unwrap_or(&blank);
@@ -230,7 +230,7 @@ fn phases(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> Vec<
     shares
 }
 
-fn ended(before: &Reading, after: &Reading, per_second: PerSecond) -> Vec<ReasonActivity> {
+fn ended(before: &StatusReading, after: &StatusReading, per_second: PerSecond) -> Vec<ReasonActivity> {
     let of_version = |of: &VersionReading| {
         let earlier = before.version(&of.model, of.version).map(|of| of.ended.clone()).unwrap_or_default();
         reasons((&of.model, of.version), &earlier, &of.ended, per_second)
@@ -238,7 +238,7 @@ fn ended(before: &Reading, after: &Reading, per_second: PerSecond) -> Vec<Reason
     sorted(after.models.iter().flat_map(of_version).collect())
 }
 
-fn refused(before: &Reading, after: &Reading, per_second: PerSecond) -> Vec<ReasonActivity> {
+fn refused(before: &StatusReading, after: &StatusReading, per_second: PerSecond) -> Vec<ReasonActivity> {
     let of_model = |(model, counts): (&String, &BTreeMap<String, u64>)| {
         let earlier = before.refused.get(model).cloned().unwrap_or_default();
         reasons((model, None), &earlier, counts, per_second)
@@ -267,7 +267,7 @@ fn sorted(mut rows: Vec<ReasonActivity>) -> Vec<ReasonActivity> {
 }
 
 /// A plug-in's places where it is parked, was struck, or lets the built-in policy decide.
-fn troubles(before: &Reading, plugin: &PluginReading, per_second: PerSecond) -> Vec<PluginTrouble> {
+fn troubles(before: &StatusReading, plugin: &PluginReading, per_second: PerSecond) -> Vec<PluginTrouble> {
     let trouble = |at: &AttachedReading| {
         let earlier = before.attached(&plugin.name, &at.model, at.version).cloned().unwrap_or_default();
         let fallbacks_per_second = per_second.of(earlier.fallbacks, at.fallbacks);
@@ -294,12 +294,12 @@ pub(super) mod tests {
 
     use super::*;
 
-    fn reading(status: &Value) -> Reading {
-        Reading::deserialize(status).unwrap()
+    fn reading(status: &Value) -> StatusReading {
+        StatusReading::deserialize(status).unwrap()
     }
 
     /// A status after `up` seconds of a server that does the same in each second.
-    pub(in crate::cli::remote) fn steady(up: u64) -> Reading {
+    pub(in crate::cli::remote) fn steady(up: u64) -> StatusReading {
         let encoder = json!({
             "model": "encoder", "version": 2, "state": "READY", "slots": 1024, "slots_used": 1024, "live": 1180, "backlog": 156,
             "queued": 12, "state_bytes": 4_194_304, "requests": 3412 * up, "failures": up / 2, "batches": 90 * up, "rows": 3411 * up,
@@ -331,13 +331,13 @@ pub(super) mod tests {
         }))
     }
 
-    fn of(activity: &Activity, model: &str) -> VersionActivity {
+    fn of(activity: &ServerActivity, model: &str) -> VersionActivity {
         activity.models.iter().find(|of| of.model == model).cloned().unwrap()
     }
 
     #[test]
     fn rates_are_those_between_two_readings() {
-        let activity = Activity::between(&steady(100), &steady(102));
+        let activity = ServerActivity::between(&steady(100), &steady(102));
         let encoder = of(&activity, "encoder");
         assert_eq!((activity.seconds, encoder.requests_per_second, encoder.executions_per_second), (2.0, 3412.0, 90.0));
         assert_eq!((encoder.batch_mean, encoder.failures_per_second), (Some(37.9), 0.5));
@@ -358,7 +358,7 @@ pub(super) mod tests {
 
     #[test]
     fn only_plugins_that_need_attention_are_shown() {
-        let activity = Activity::between(&steady(100), &steady(102));
+        let activity = ServerActivity::between(&steady(100), &steady(102));
         let trouble = PluginTrouble {
             plugin: "fair-share".to_owned(),
             model: "encoder".to_owned(),
@@ -374,16 +374,16 @@ pub(super) mod tests {
 
     #[test]
     fn after_a_restart_rates_are_since_the_start() {
-        let activity = Activity::between(&steady(100), &steady(4));
+        let activity = ServerActivity::between(&steady(100), &steady(4));
         assert_eq!((activity.seconds, of(&activity, "encoder").requests_per_second), (4.0, 3412.0));
     }
 
     #[test]
     fn a_reading_without_time_or_without_counts_has_no_rates() {
-        let activity = Activity::between(&steady(100), &steady(100));
+        let activity = ServerActivity::between(&steady(100), &steady(100));
         let encoder = of(&activity, "encoder");
         assert_eq!((encoder.requests_per_second, encoder.batch_mean, encoder.phases), (0.0, None, vec![]));
         let bare = reading(&json!({ "server": { "up_seconds": 3.0 }, "models": [{ "model": "m", "version": 1 }] }));
-        assert_eq!(of(&Activity::between(&Reading::default(), &bare), "m").requests_per_second, 0.0);
+        assert_eq!(of(&ServerActivity::between(&StatusReading::default(), &bare), "m").requests_per_second, 0.0);
     }
 }

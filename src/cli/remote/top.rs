@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde::Deserialize;
 
 use super::client::Client;
-use super::readings::{Activity, Reading};
+use super::readings::{ServerActivity, StatusReading};
 use super::top_screen::{fitted, screen};
 use super::{args, print_json, wants_json};
 use crate::cli::Failed;
@@ -46,7 +46,7 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let leave = Leave::on_signals()?;
     while !leave.within(interval) {
         let after = read(&client)?;
-        let activity = Activity::between(&before, &after);
+        let activity = ServerActivity::between(&before, &after);
         match wants_json(matches) {
             true => print_json(&serde_json::to_value(&activity).unwrap_or_default()),
             false => println!("{}", screen(&activity)),
@@ -60,10 +60,10 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 /// Redraws the terminal until the operator leaves. A server that does not answer is asked again.
-fn watch(client: &Client, interval: Duration, mut before: Reading) -> Result<(), Failed> {
+fn watch(client: &Client, interval: Duration, mut before: StatusReading) -> Result<(), Failed> {
     let failed = |e: std::io::Error| Failed::Failed(format!("the terminal cannot be used: {e}"));
     let mut terminal = Terminal::enter().map_err(failed)?;
-    let (mut shown, mut notice) = (screen(&Activity::between(&before, &before)), None);
+    let (mut shown, mut notice) = (screen(&ServerActivity::between(&before, &before)), None);
     loop {
         terminal.draw(&fitted(&shown, notice.as_deref(), terminal.size())).map_err(failed)?;
         if terminal.leave().within(interval) {
@@ -71,7 +71,7 @@ fn watch(client: &Client, interval: Duration, mut before: Reading) -> Result<(),
         }
         match read(client) {
             Ok(after) => {
-                (shown, notice) = (screen(&Activity::between(&before, &after)), None);
+                (shown, notice) = (screen(&ServerActivity::between(&before, &after)), None);
                 before = after;
             }
             Err(error) => notice = Some(error.to_string()),
@@ -79,7 +79,7 @@ fn watch(client: &Client, interval: Duration, mut before: Reading) -> Result<(),
     }
 }
 
-fn read(client: &Client) -> Result<Reading, Failed> {
+fn read(client: &Client) -> Result<StatusReading, Failed> {
     let answer = client.get("/admin/status.json")?;
-    Reading::deserialize(&answer).map_err(|e| super::misunderstood(&e))
+    StatusReading::deserialize(&answer).map_err(|e| super::misunderstood(&e))
 }

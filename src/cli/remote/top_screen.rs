@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::readings::{Activity, PhaseShare, PluginTrouble, ReasonActivity, ServerReading, VersionActivity};
+use super::readings::{PhaseShare, PluginTrouble, ReasonActivity, ServerActivity, ServerReading, VersionActivity};
 use crate::cli::terminal::ScreenSize;
 use crate::config::units::human;
 use crate::text::numbers::{rate, span, uptime};
@@ -14,7 +14,7 @@ const REASONS: usize = 8;
 const PHASES: usize = 4;
 
 /// The whole screen.
-pub(super) fn screen(activity: &Activity) -> String {
+pub(super) fn screen(activity: &ServerActivity) -> String {
     let mut out = head(&activity.server, activity.seconds);
     for warning in activity.warnings.iter().take(WARNINGS) {
         let _ = writeln!(out, "! {warning}");
@@ -130,12 +130,12 @@ mod tests {
 
     #[test]
     fn a_screen_shows_the_busiest_model_and_what_went_wrong() {
-        insta::assert_snapshot!(screen(&Activity::between(&steady(7384), &steady(7385))));
+        insta::assert_snapshot!(screen(&ServerActivity::between(&steady(7384), &steady(7385))));
     }
 
     #[test]
     fn an_idle_server_and_one_of_another_version_have_a_screen() {
-        let idle = screen(&Activity::default());
+        let idle = screen(&ServerActivity::default());
         assert!(idle.contains("! this command is sequor") && idle.contains("\nMODEL  V  STATE"), "{idle}");
         assert!(!idle.contains("ENDED") && !idle.contains("PLUG-IN"), "{idle}");
     }

@@ -66,14 +66,14 @@ struct Explained {
 struct ExplainedSequence {
     state: String,
     step: u64,
-    live: Option<LiveFacts>,
-    ended: Option<EndFacts>,
-    kept: Option<KeptFacts>,
+    live: Option<ExplainedLive>,
+    ended: Option<ExplainedEnd>,
+    kept: Option<ExplainedKept>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct LiveFacts {
+struct ExplainedLive {
     version: u64,
     instance: Option<u16>,
     slot: Option<u32>,
@@ -87,7 +87,7 @@ struct LiveFacts {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct EndFacts {
+struct ExplainedEnd {
     reason: String,
     plugin: Option<String>,
     world: Option<String>,
@@ -97,7 +97,7 @@ struct EndFacts {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct KeptFacts {
+struct ExplainedKept {
     version: u64,
     bytes: u64,
     left_seconds: Option<f64>,
@@ -165,8 +165,8 @@ impl Explained {
         let ExplainedSequence { live, ended, kept, .. } = &self.sequence;
         match (live, ended, kept) {
             (Some(live), ..) if self.place == "waiting" => {
-                let ahead = self.ahead.map(|ahead| format!(", {ahead} sequences ahead")).unwrap_or_default();
-                format!("waits for a slot since {}{ahead}", span(live.age_seconds))
+                let ahead = self.ahead.map(|ahead| format!(", sequences ahead: {ahead}")).unwrap_or_default();
+                format!("has waited for a slot for {}{ahead}", span(live.age_seconds))
             }
             (Some(live), ..) => format!("live, {}{}", self.stage(), slot_of(live)),
             (_, Some(ended), _) => format!("ended {} ago: {}", span(ended.ago_seconds), because(ended)),
@@ -192,11 +192,10 @@ impl Explained {
         let idle = || format!("[sequence] idle in {}/sequor.toml", self.model);
         let expires = |left: Option<f64>| Some(format!("expires in {} if no request comes ({})", span(left?), idle()));
         if let Some(live) = live {
-            let LiveFacts { queued, state_bytes, age_seconds, idle_seconds, .. } = live;
+            let ExplainedLive { queued, state_bytes, age_seconds, idle_seconds, .. } = live;
             let (age, quiet, state) = (span(*age_seconds), span(*idle_seconds), human(*state_bytes));
-            let first = format!(
-                "its last step was {step}; age {age}, quiet for {quiet}, {queued} requests queued, {state} of state"
-            );
+            let first =
+                format!("{}; age {age}, quiet for {quiet}, requests queued {queued}, state {state}", last_step(*step));
             let leaves = match self.place.as_str() {
                 "waiting" => live.left_seconds.map(|left| format!("is refused in {} if no slot is free", span(left))),
                 _ => expires(live.left_seconds),
@@ -204,13 +203,13 @@ impl Explained {
             let ends = live.ending.then(|| "ends after its queued requests".to_owned());
             return [Some(first), ends, leaves].into_iter().flatten().collect();
         }
-        if let Some(EndFacts { reason, idle_seconds, .. }) = ended {
+        if let Some(ExplainedEnd { reason, idle_seconds, .. }) = ended {
             let limit = idle_seconds.filter(|_| reason == "expired");
             let limit = limit.map(|idle| format!("no request came for {}, its idle time", span(idle)));
-            return limit.into_iter().chain([format!("its last step was {step}")]).collect();
+            return limit.into_iter().chain([last_step(*step)]).collect();
         }
-        if let Some(KeptFacts { bytes, left_seconds, .. }) = kept {
-            let first = format!("its last step was {step}; {} of state", human(*bytes));
+        if let Some(ExplainedKept { bytes, left_seconds, .. }) = kept {
+            let first = format!("{}; state {}", last_step(*step), human(*bytes));
             return [Some(first), expires(*left_seconds)].into_iter().flatten().collect();
         }
         let what = "it did not start here, or its end is no longer remembered ([sequence] tombstones), or the server was restarted since";
@@ -249,14 +248,18 @@ impl ExplainedRemedy {
     }
 }
 
-fn slot_of(LiveFacts { instance, slot, version, .. }: &LiveFacts) -> String {
+fn last_step(step: u64) -> String {
+    if step == 0 { "no step has run yet".to_owned() } else { format!("its last step was {step}") }
+}
+
+fn slot_of(ExplainedLive { instance, slot, version, .. }: &ExplainedLive) -> String {
     match (instance, slot) {
         (Some(instance), Some(slot)) => format!(" in slot {slot} of instance {instance}, version {version}"),
         _ => format!(" on version {version}"),
     }
 }
 
-fn because(EndFacts { reason, plugin, world, .. }: &EndFacts) -> String {
+fn because(ExplainedEnd { reason, plugin, world, .. }: &ExplainedEnd) -> String {
     match (world, plugin) {
         (Some(world), Some(plugin)) => format!("{reason}, by {world} {plugin}"),
         _ => reason.clone(),
@@ -269,8 +272,8 @@ fn mates(of: &ExplainedStep) -> String {
     let named: Vec<String> = of.mates.iter().take(MATES.min(all)).map(shown).collect();
     match (named.is_empty(), all - named.len()) {
         (_, 0) => named.join(", "),
-        (true, rest) => format!("{rest} others"),
-        (false, rest) => format!("{} and {rest} others", named.join(", ")),
+        (true, rest) => format!("{rest} more"),
+        (false, rest) => format!("{} and {rest} more", named.join(", ")),
     }
 }
 

@@ -33,4 +33,8 @@ pub(in crate::model::sequences) struct BatchOfStep {
     pub(in crate::model::sequences) chosen_by: ChosenBy,
     /// The number of the step.
     pub(in crate::model::sequences) step: u64,
+    /// Requests in the batch; 0 until the request is taken.
+    pub(in crate::model::sequences) size: u32,
+    /// Whether the request was answered with an error.
+    pub(in crate::model::sequences) failed: bool,
 }

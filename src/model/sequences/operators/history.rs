@@ -1,8 +1,9 @@
 //! What operators can read about one sequence: its last steps with their batches, and its last refused requests.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use sequor_core::{Id, Time};
+use sequor_core::{BatchId, Id, Time};
 
 use crate::error::Failure;
 use crate::model::load::{LoadedModel, strategy_name};
@@ -10,6 +11,8 @@ use crate::model::sequences::jobs::ChosenBy;
 use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::StepRecord;
 
+/// Sequences whose steps are read under one lock.
+const PORTION: usize = 256;
 /// Maximum number of other sequences of a batch that are listed.
 const MATES: usize = 8;
 /// Maximum number of refusals that are listed.
@@ -53,10 +56,15 @@ pub struct PastRefusal {
 /// The history of the last sequence of an id.
 pub(in crate::model) fn history(model: &ModelScheduler, id: &Id) -> SequenceHistory {
     let now = model.now();
-    let steps = model.table.lock().recent.of(id);
+    let steps = {
+        let table = model.table.lock();
+        table.recent.of(table.core.find(id, None), id)
+    };
+    let mates = mates(model, id, &steps);
+    let past = |step: &StepRecord| past(step, mates.get(&step.batch.id), now);
     let refusals = model.refusals.of(id).into_iter().take(REFUSALS);
     SequenceHistory {
-        steps: steps.into_iter().map(|step| past(model, id, step, now)).collect(),
+        steps: steps.iter().map(past).collect(),
         refusals: refusals.map(|of| PastRefusal { ago: now.since(of.at), failure: of.failure }).collect(),
         policy: model.load_for(None).map_or("", |load| policy_of(&load)),
     }
@@ -66,19 +74,33 @@ fn policy_of(load: &LoadedModel) -> &'static str {
     if load.ensemble.is_some() { "ensemble" } else { strategy_name(&load.spec().strategy) }
 }
 
-/// Looks up the other sequences of a step's batch, in a lock section of its own, so that the model is not held up for long.
-fn past(model: &ModelScheduler, id: &Id, step: StepRecord, now: Time) -> PastStep {
-    let mates = step.batch.id.filter(|_| step.size > 1);
-    let mates = mates.map(|batch| model.table.lock().recent.in_batch(batch, MATES + 1)).unwrap_or_default();
-    let us = |us: u32| Duration::from_micros(u64::from(us));
+/// Some of the other sequences in the batches of these steps. Looks for them in portions, so that the model is never held up for long.
+fn mates(model: &ModelScheduler, id: &Id, steps: &[StepRecord]) -> HashMap<Option<BatchId>, Vec<Id>> {
+    let batches: Vec<BatchId> =
+        steps.iter().filter(|step| step.batch.size > 1).filter_map(|step| step.batch.id).collect();
+    let (mut mates, mut from) = (HashMap::<_, Vec<Id>>::new(), Some(0).filter(|_| !batches.is_empty()));
+    while let Some(place) = from {
+        let (found, next) = model.table.lock().recent.in_batches(&batches, place, PORTION);
+        for (batch, mate) in found.into_iter().filter(|(_, mate)| mate != id) {
+            let mates = mates.entry(Some(batch)).or_default();
+            if mates.len() < MATES {
+                mates.push(mate);
+            }
+        }
+        from = next;
+    }
+    mates
+}
+
+fn past(StepRecord { batch, arrived, taken, answered }: &StepRecord, mates: Option<&Vec<Id>>, now: Time) -> PastStep {
     PastStep {
-        step: step.batch.step,
-        ago: now.since(step.answered),
-        waited: us(step.waited_us),
-        ran: us(step.ran_us),
-        batch: step.size,
-        mates: mates.into_iter().filter(|mate| mate != id).take(MATES).collect(),
-        chosen_by: step.batch.chosen_by,
-        failed: step.failed,
+        step: batch.step,
+        ago: now.since(*answered),
+        waited: taken.since(*arrived),
+        ran: answered.since(*taken),
+        batch: batch.size,
+        mates: mates.cloned().unwrap_or_default(),
+        chosen_by: batch.chosen_by,
+        failed: batch.failed,
     }
 }

@@ -4,7 +4,6 @@
 //! those of sequences that their clients ended, and those of all others, each up to a limit.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use sequor_core::{BatchId, EndReason, Id, Seq, Time};
 
@@ -23,31 +22,18 @@ const LATE: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model::sequences) struct StepRecord {
     pub(in crate::model::sequences) batch: BatchOfStep,
+    pub(in crate::model::sequences) arrived: Time,
+    /// When its batch was taken.
+    pub(in crate::model::sequences) taken: Time,
     pub(in crate::model::sequences) answered: Time,
-    /// Time in the queue, in microseconds, and from the start of the batch to the answer.
-    pub(in crate::model::sequences) waited_us: u32,
-    pub(in crate::model::sequences) ran_us: u32,
-    /// Requests in its batch; 0 if it ran in none.
-    pub(in crate::model::sequences) size: u32,
-    pub(in crate::model::sequences) failed: bool,
 }
 
 impl StepRecord {
     /// The step of a request that is answered now.
     pub(super) fn new(now: Time, job: &Job) -> StepRecord {
-        StepRecord {
-            batch: job.batch,
-            answered: now,
-            waited_us: micros(job.taken - job.arrived),
-            ran_us: micros(now - job.taken),
-            size: job.facts.batch,
-            failed: matches!(job.answer, Some(Err(_))),
-        }
+        let batch = BatchOfStep { failed: matches!(job.answer, Some(Err(_))), ..job.batch };
+        StepRecord { batch, arrived: job.arrived, taken: job.taken, answered: now }
     }
-}
-
-fn micros(span: Duration) -> u32 {
-    u32::try_from(span.as_micros()).unwrap_or(u32::MAX)
 }
 
 /// The steps of one sequence. A new step overwrites the oldest.
@@ -127,18 +113,34 @@ impl RecentSteps {
         ended.push_back(steps);
     }
 
-    /// The last steps of the last sequence of an id, the latest first.
-    pub(in crate::model::sequences) fn of(&self, id: &Id) -> Vec<StepRecord> {
-        let live = self.live.iter().flatten().filter(|steps| steps.id == *id);
+    /// The last steps of the live sequence of this key. Without a key, those of the last ended sequence of an id. The latest comes first.
+    pub(in crate::model::sequences) fn of(&self, live: Option<Seq>, id: &Id) -> Vec<StepRecord> {
+        if let Some(seq) = live {
+            let steps = self.live.get(seq.ix as usize).filter(|place| is_of(place, seq));
+            return steps.and_then(Option::as_ref).map(SequenceSteps::latest).unwrap_or_default();
+        }
         let ended = [&self.orderly, &self.others].map(|ended| ended.iter().rev().find(|steps| steps.id == *id));
         let last = |steps: &&SequenceSteps| steps.latest().first().map(|step| step.answered);
-        live.chain(ended.into_iter().flatten()).max_by_key(last).map(SequenceSteps::latest).unwrap_or_default()
+        ended.into_iter().flatten().max_by_key(last).map(SequenceSteps::latest).unwrap_or_default()
     }
 
-    /// Ids of sequences with a step in this batch, `most` at most.
-    pub(in crate::model::sequences) fn in_batch(&self, batch: BatchId, most: usize) -> Vec<Id> {
-        let all = self.live.iter().flatten().chain(&self.orderly).chain(&self.others);
-        all.filter(|steps| steps.is_in(batch)).take(most).map(|steps| steps.id.clone()).collect()
+    /// The ids of sequences with a step in one of these batches, among `most` sequences from this place on. Also the next place, if there is
+    /// more.
+    pub(in crate::model::sequences) fn in_batches(
+        &self,
+        batches: &[BatchId],
+        from: usize,
+        most: usize,
+    ) -> (Vec<(BatchId, Id)>, Option<usize>) {
+        let live = self.live.iter().map(Option::as_ref);
+        let all = live.chain(self.orderly.iter().map(Some)).chain(self.others.iter().map(Some));
+        let of = |steps: &SequenceSteps| {
+            let found = batches.iter().filter(|batch| steps.is_in(**batch));
+            found.map(|batch| (*batch, steps.id.clone())).collect::<Vec<_>>()
+        };
+        let found = all.skip(from).take(most).flatten().flat_map(of).collect();
+        let (next, places) = (from + most, self.live.len() + self.orderly.len() + self.others.len());
+        (found, (next < places).then_some(next))
     }
 }
 
@@ -151,7 +153,6 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
-    use crate::model::sequences::jobs::ChosenBy;
 
     fn seq(ix: u32, generation: u32) -> Seq {
         Seq::new(ix, NonZeroU32::new(generation).unwrap())
@@ -162,45 +163,48 @@ mod tests {
     }
 
     fn step(step: u64, at: u32) -> StepRecord {
-        StepRecord {
-            batch: BatchOfStep { id: Some(batch(at)), chosen_by: ChosenBy::Policy, step },
-            answered: Time(u64::from(at)),
-            waited_us: 1,
-            ran_us: 2,
-            size: 2,
-            failed: false,
-        }
+        let (batch, at) = (BatchOfStep { id: Some(batch(at)), step, ..BatchOfStep::default() }, Time(u64::from(at)));
+        StepRecord { batch, arrived: at, taken: at, answered: at }
     }
 
+    fn numbers(steps: &[StepRecord]) -> Vec<u64> {
+        steps.iter().map(|step| step.batch.step).collect()
+    }
+
+    /// The steps of an ended sequence.
     fn steps_of(recent: &RecentSteps, id: u64) -> Vec<u64> {
-        recent.of(&Id::Int(id)).iter().map(|step| step.batch.step).collect()
+        numbers(&recent.of(None, &Id::Int(id)))
     }
 
     #[test]
     fn a_sequence_keeps_its_last_steps() {
         let mut recent = RecentSteps::default();
-        assert_eq!(steps_of(&recent, 7), [0; 0]);
+        let of = |recent: &RecentSteps| numbers(&recent.of(Some(seq(0, 1)), &Id::Int(7)));
+        assert_eq!(of(&recent), [0; 0]);
         for n in 1..=3 {
             recent.add((seq(0, 1), true), &Id::Int(7), step(n, n as u32));
         }
-        assert_eq!(steps_of(&recent, 7), [3, 2, 1]);
+        assert_eq!(of(&recent), [3, 2, 1]);
         for n in 4..=11 {
             recent.add((seq(0, 1), true), &Id::Int(7), step(n, n as u32));
         }
-        assert_eq!(steps_of(&recent, 7), [11, 10, 9, 8, 7, 6, 5, 4]);
+        assert_eq!(of(&recent), [11, 10, 9, 8, 7, 6, 5, 4]);
+        assert_eq!(numbers(&recent.of(Some(seq(0, 2)), &Id::Int(7))), [0; 0], "a later sequence without a step");
     }
 
     #[test]
     fn steps_outlive_their_sequence_and_its_place_in_the_table() {
         let mut recent = RecentSteps::default();
         recent.add((seq(0, 1), true), &Id::Int(7), step(1, 1));
+        assert_eq!(steps_of(&recent, 7), [0; 0]);
         recent.end(seq(0, 1), EndReason::Idle);
         recent.add((seq(0, 2), true), &Id::Int(8), step(1, 2));
-        assert_eq!((steps_of(&recent, 7), steps_of(&recent, 8)), (vec![1], vec![1]));
+        assert_eq!(steps_of(&recent, 7), [1]);
         recent.add((seq(0, 1), false), &Id::Int(7), step(2, 3));
         assert_eq!(steps_of(&recent, 7), [2, 1], "its last answer came after its end");
         recent.end(seq(0, 2), EndReason::End);
         recent.add((seq(0, 3), true), &Id::Int(8), step(9, 4));
+        recent.end(seq(0, 3), EndReason::Idle);
         assert_eq!(steps_of(&recent, 8), [9], "a later sequence of the same id");
     }
 
@@ -230,8 +234,13 @@ mod tests {
         }
         recent.add((seq(4, 1), true), &Id::Int(4), step(1, 6));
         recent.end(seq(2, 1), EndReason::Idle);
-        assert_eq!(recent.in_batch(batch(5), 8), [Id::Int(1), Id::Int(3), Id::Int(2)]);
-        assert_eq!(recent.in_batch(batch(5), 1), [Id::Int(1)]);
-        assert_eq!(recent.in_batch(batch(7), 8), []);
+        let found = |from: usize, most: usize| {
+            let (found, next) = recent.in_batches(&[batch(5), batch(7)], from, most);
+            assert!(found.iter().all(|(of, _)| *of == batch(5)));
+            (found.into_iter().map(|(_, id)| id).collect::<Vec<_>>(), next)
+        };
+        assert_eq!(found(0, 100), (vec![Id::Int(1), Id::Int(3), Id::Int(2)], None));
+        assert_eq!(found(0, 2), (vec![Id::Int(1)], Some(2)), "in portions");
+        assert_eq!(found(2, 4), (vec![Id::Int(3), Id::Int(2)], None));
     }
 }

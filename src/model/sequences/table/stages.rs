@@ -97,7 +97,7 @@ impl Table {
                 self.replace_stored(&mut job);
                 job.taken = now;
                 job.facts.batch = mates;
-                job.batch = BatchOfStep { id: Some(batch.id), chosen_by, step: real.step };
+                job.batch = BatchOfStep { id: Some(batch.id), chosen_by, step: real.step, size: mates, failed: false };
                 job.seq = real.placement.map(|(seq, _)| seq);
                 job.source.unrun =
                     job.seq.and_then(|seq| self.live_mut(seq)).is_some_and(|live| std::mem::take(&mut live.unrun));
