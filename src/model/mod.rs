@@ -42,7 +42,7 @@ pub use repository::{Repository, RepositoryControl, RepositoryOptions, Repositor
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{
-    CaptureLimits, ChosenBy, EndedSequence, LiveSequence, PastRefusal, PastStep, Pending, RequestOrigin,
+    CaptureLimits, ChosenBy, EndedSequence, LiveSequence, PastRefusal, PastStep, Pending, RequestOrigin, ResumableFrom,
     ResumableSequence, SequenceHistory, SequenceOwner, TransferError, VersionStatistics,
 };
 

@@ -11,7 +11,7 @@ use super::Admin;
 use crate::api::control::aside;
 use crate::api::{Code, Status};
 use crate::config::units::Span;
-use crate::model::{EndedSequence, LiveSequence, ResumableSequence};
+use crate::model::{EndedSequence, LiveSequence, ResumableFrom, ResumableSequence};
 
 /// Rows of a list if the request sets no number.
 const ROWS: usize = 100;
@@ -80,6 +80,8 @@ pub(super) struct KeptRow {
     pub(super) version: u64,
     /// Size of the file with its state.
     pub(super) bytes: u64,
+    /// store, operator, reload
+    pub(super) origin: &'static str,
     /// The time until it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) left_seconds: Option<f64>,
@@ -167,7 +169,12 @@ impl Admin {
 
     fn kept(&self, of: &ResumableSequence) -> SequenceRow {
         let left_seconds = of.left.map(|left| left.as_secs_f64());
-        let kept = KeptRow { version: of.version, bytes: of.bytes, left_seconds };
+        let origin = match of.origin {
+            ResumableFrom::Store => "store",
+            ResumableFrom::Operator => "operator",
+            ResumableFrom::Reload => "reload",
+        };
+        let kept = KeptRow { version: of.version, bytes: of.bytes, origin, left_seconds };
         SequenceRow { kept: Some(kept), ..self.row(&of.id, "kept", of.step) }
     }
 

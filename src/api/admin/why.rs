@@ -197,7 +197,7 @@ mod tests {
     fn the_remedy_is_for_the_end_else_for_the_last_refusal() {
         let stored = SequenceRow {
             state: "kept",
-            kept: Some(KeptRow { version: 1, bytes: 1, left_seconds: None }),
+            kept: Some(KeptRow { version: 1, bytes: 1, origin: "store", left_seconds: None }),
             ..SequenceRow::default()
         };
         let unknown = SequenceRow { state: "unknown", ..SequenceRow::default() };

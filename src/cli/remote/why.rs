@@ -99,6 +99,7 @@ struct ExplainedEnd {
 #[serde(default)]
 struct ExplainedKept {
     version: u64,
+    origin: String,
     bytes: u64,
     left_seconds: Option<f64>,
 }
@@ -170,7 +171,7 @@ impl Explained {
             }
             (Some(live), ..) => format!("live, {}{}", self.stage(), slot_of(live)),
             (_, Some(ended), _) => format!("ended {} ago: {}", span(ended.ago_seconds), because(ended)),
-            (_, _, Some(kept)) => format!("stored, waits for its next step on version {}", kept.version),
+            (_, _, Some(kept)) => format!("{}, waits for its next step", kept.place()),
             _ => "unknown".to_owned(),
         }
     }
@@ -245,6 +246,16 @@ impl ExplainedRemedy {
     fn render(&self) -> String {
         let settings = self.settings.iter().map(|ExplainedSetting { key, file }| format!("  {key}   in {file}\n"));
         format!("to prevent it: {}\n{}read {}\n", self.advice, settings.collect::<String>(), self.page)
+    }
+}
+
+impl ExplainedKept {
+    fn place(&self) -> String {
+        match self.origin.as_str() {
+            "operator" => format!("has a state from an operator, of version {}", self.version),
+            "reload" => format!("moved from version {} when that was replaced", self.version),
+            _ => format!("stored by version {}", self.version),
+        }
     }
 }
 
@@ -352,8 +363,20 @@ mod tests {
         })));
         insta::assert_snapshot!(rendered(&json!({
             "model": "encoder", "place": "stored", "policy": "oldest",
-            "sequence": { "id": 7, "state": "kept", "step": 40, "kept": { "version": 2, "bytes": 1024, "left_seconds": 1800.0 } }
+            "sequence": { "id": 7, "state": "kept", "step": 40, "kept": { "version": 2, "origin": "store", "bytes": 1024, "left_seconds": 1800.0 } }
         })));
+    }
+
+    #[test]
+    fn a_sequence_outside_the_slots_says_where_its_state_comes_from() {
+        for (origin, place) in [
+            ("store", "stored by version 2"),
+            ("operator", "has a state from an operator, of version 2"),
+            ("reload", "moved from version 2 when that was replaced"),
+        ] {
+            let kept = json!({ "sequence": { "kept": { "version": 2, "origin": origin } } });
+            assert!(rendered(&kept).contains(&format!(": {place}, waits for its next step\n")), "{}", rendered(&kept));
+        }
     }
 
     #[test]

@@ -30,8 +30,8 @@ mod write_back;
 pub use entry::Pending;
 pub use jobs::{ChosenBy, RequestOrigin, SequenceOwner};
 pub use operators::{
-    CaptureLimits, EndedSequence, LiveSequence, PastRefusal, PastStep, ResumableSequence, SequenceHistory,
-    TransferError, VersionStatistics,
+    CaptureLimits, EndedSequence, LiveSequence, PastRefusal, PastStep, ResumableFrom, ResumableSequence,
+    SequenceHistory, TransferError, VersionStatistics,
 };
 
 pub(in crate::model) use ensembles::{EnsembleParts, Member};
