@@ -100,7 +100,8 @@ impl Admin {
             aside(move || Ok((repository.sequence_history(&of, &wanted)?, repository.live_sequences(&of)?))).await?;
         let sequence = found.unwrap_or_else(|| self.row(&id, "unknown", 0));
         let plugins = self.list().await.unwrap_or_default();
-        Ok(self.explanation(model, sequence, history, &live, scheduler(&plugins)))
+        let ahead = ahead(&live, &id);
+        Ok(self.explanation(model, sequence, history, ahead, scheduler(&plugins)))
     }
 
     fn explanation(
@@ -108,16 +109,15 @@ impl Admin {
         model: String,
         sequence: SequenceRow,
         SequenceHistory { steps, refusals, policy }: SequenceHistory,
-        live: &[LiveSequence],
+        ahead: Option<usize>,
         scheduler: impl Fn(&str) -> Option<String>,
     ) -> Explanation {
         let place = place_of(&sequence);
         let refused: Vec<RefusedRow> = refusals.iter().map(|refusal| self.refused_row(refusal)).collect();
         let remedy = reason_of(place, &sequence, &refused).and_then(|reason| remedy(reason, &model));
-        let age = sequence.live.as_ref().map(|live| live.age_seconds).filter(|_| place == "waiting");
         Explanation {
             place,
-            ahead: age.map(|age| ahead(live, age)),
+            ahead: ahead.filter(|_| place == "waiting"),
             policy,
             scheduler: scheduler(&model),
             steps: steps.into_iter().map(|step| self.step_row(step)).collect(),
@@ -148,9 +148,11 @@ impl Admin {
     }
 }
 
-/// Sequences that wait for a slot and are older than this.
-fn ahead(live: &[LiveSequence], age: f64) -> usize {
-    live.iter().filter(|other| other.stage == Stage::Backlogged && other.age.as_secs_f64() > age).count()
+/// Sequences that have waited for a slot for longer than this one. `None` if it does not wait. All ages are of one reading.
+fn ahead(live: &[LiveSequence], id: &Id) -> Option<usize> {
+    let waiting = || live.iter().filter(|of| of.stage == Stage::Backlogged);
+    let age = waiting().find(|of| of.id == *id)?.age;
+    Some(waiting().filter(|other| other.age > age).count())
 }
 
 /// The plug-in that decides for a model.
