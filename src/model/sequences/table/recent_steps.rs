@@ -1,6 +1,6 @@
 //! The last steps of each sequence, for operators: when its requests waited and ran, in which batch, and who chose the batch.
 //!
-//! A step costs one write into an array of its sequence. Nothing is allocated for a step. The steps of an ended sequence stay for a while:
+//! A step costs one write into an array of its sequence. Only the first step of a sequence allocates. The steps of an ended sequence stay for a while:
 //! those of sequences that their clients ended, and those of all others, each up to a limit.
 
 use std::collections::VecDeque;
@@ -72,9 +72,9 @@ impl SequenceSteps {
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct RecentSteps {
     /// By the index of a sequence's key.
-    live: Vec<Option<SequenceSteps>>,
-    orderly: VecDeque<SequenceSteps>,
-    others: VecDeque<SequenceSteps>,
+    live: Vec<Option<Box<SequenceSteps>>>,
+    orderly: VecDeque<Box<SequenceSteps>>,
+    others: VecDeque<Box<SequenceSteps>>,
 }
 
 impl RecentSteps {
@@ -95,7 +95,7 @@ impl RecentSteps {
             self.live.resize_with(ix + 1, || None);
         }
         if let Some(place) = self.live.get_mut(ix) {
-            place.insert(SequenceSteps::new(seq, id)).push(step);
+            place.insert(Box::new(SequenceSteps::new(seq, id))).push(step);
         }
     }
 
@@ -117,11 +117,11 @@ impl RecentSteps {
     pub(in crate::model::sequences) fn of(&self, live: Option<Seq>, id: &Id) -> Vec<StepRecord> {
         if let Some(seq) = live {
             let steps = self.live.get(seq.ix as usize).filter(|place| is_of(place, seq));
-            return steps.and_then(Option::as_ref).map(SequenceSteps::latest).unwrap_or_default();
+            return steps.and_then(Option::as_deref).map(SequenceSteps::latest).unwrap_or_default();
         }
         let ended = [&self.orderly, &self.others].map(|ended| ended.iter().rev().find(|steps| steps.id == *id));
-        let last = |steps: &&SequenceSteps| steps.latest().first().map(|step| step.answered);
-        ended.into_iter().flatten().max_by_key(last).map(SequenceSteps::latest).unwrap_or_default()
+        let last = |steps: &&Box<SequenceSteps>| steps.latest().first().map(|step| step.answered);
+        ended.into_iter().flatten().max_by_key(last).map(|steps| steps.latest()).unwrap_or_default()
     }
 
     /// The ids of sequences with a step in one of these batches, among `most` sequences from this place on. Also the next place, if there is
@@ -134,7 +134,7 @@ impl RecentSteps {
     ) -> (Vec<(BatchId, Id)>, Option<usize>) {
         let live = self.live.iter().map(Option::as_ref);
         let all = live.chain(self.orderly.iter().map(Some)).chain(self.others.iter().map(Some));
-        let of = |steps: &SequenceSteps| {
+        let of = |steps: &Box<SequenceSteps>| {
             let found = batches.iter().filter(|batch| steps.is_in(**batch));
             found.map(|batch| (*batch, steps.id.clone())).collect::<Vec<_>>()
         };
@@ -144,7 +144,7 @@ impl RecentSteps {
     }
 }
 
-fn is_of(place: &Option<SequenceSteps>, seq: Seq) -> bool {
+fn is_of(place: &Option<Box<SequenceSteps>>, seq: Seq) -> bool {
     place.as_ref().is_some_and(|steps| steps.seq == seq)
 }
 
