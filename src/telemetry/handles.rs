@@ -328,6 +328,17 @@ impl ModelMetrics {
         self.phases.get(phase as usize)?.quantile(part)
     }
 
+    /// The total time of each phase, in seconds. Phases that the model does not have are left out.
+    pub fn phase_seconds(&self) -> impl Iterator<Item = (RequestPhase, f64)> {
+        let sums = RequestPhase::ALL.into_iter().zip(self.phases.iter().map(Histogram::sum));
+        sums.filter(|(_, seconds)| *seconds > 0.0)
+    }
+
+    /// Requests that wait in the queue.
+    pub fn pending(&self) -> i64 {
+        self.pending.get()
+    }
+
     /// The number of ended sequences, by reason. Sequences that moved to the store do not count.
     pub fn sequences_ended(&self) -> impl Iterator<Item = (EndReason, u64)> {
         let left = EndReason::ALL.into_iter().zip(self.sequences_left.iter().map(Counter::get));

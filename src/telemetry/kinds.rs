@@ -243,6 +243,11 @@ impl Histogram {
         self.0.buckets.iter().map(|b| b.load(Relaxed)).sum()
     }
 
+    /// The sum of all values, in the output unit.
+    pub fn sum(&self) -> f64 {
+        self.0.sum.load(Relaxed) as f64 / self.0.scale
+    }
+
     /// The upper bound of this quantile, in the output unit. `None` if there are no values. Bounds double, so the result is up to twice the
     /// actual value.
     pub fn quantile(&self, part: f64) -> Option<f64> {

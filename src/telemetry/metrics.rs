@@ -58,7 +58,12 @@ struct MetricsState {
     plugins: Mutex<HashMap<(String, &'static str), ShownSeries<PluginMetrics>>>,
     /// Counters of successful requests, by model. The key allows a look-up by `&str`, which every request makes.
     succeeded: [RwLock<HashMap<String, Counter>>; 4],
+    /// Requests that were answered with an error, by model and reason. The families cannot be read.
+    refused: Mutex<RefusedByModel>,
 }
+
+/// Numbers of refused requests, by model and reason. The empty name stands for models that are not served.
+pub type RefusedByModel = BTreeMap<String, BTreeMap<&'static str, u64>>;
 
 /// The counters of one model version under the tags of one configuration, and those tags.
 type Tagged = (BTreeMap<String, String>, ShownSeries<ModelMetrics>);
@@ -91,9 +96,9 @@ impl Metrics {
     pub fn new(triton_names: bool) -> Metrics {
         let mut registry = Registry::default();
         let families = Arc::new(Families::register(&mut registry, triton_names));
-        let (models, plugins) = (Mutex::default(), Mutex::default());
+        let (models, plugins, refused) = (Mutex::default(), Mutex::default(), Mutex::default());
         let succeeded = std::array::from_fn(|_| RwLock::default());
-        Metrics(Arc::new(MetricsState { registry, families, models, plugins, succeeded }))
+        Metrics(Arc::new(MetricsState { registry, families, models, plugins, succeeded, refused }))
     }
 
     /// The counters of one model version. The same version gets the same counters again, so that no counter decreases at a reload.
@@ -199,8 +204,14 @@ impl Metrics {
 
     /// Counts a request that was answered with an error. `model` is empty for a model that is not served, so that clients cannot create
     /// labels.
-    pub fn request_failed(&self, model: &str, surface: Surface, code: &str, reason: &str) {
+    pub fn request_failed(&self, model: &str, surface: Surface, code: &str, reason: &'static str) {
+        *self.0.refused.lock().entry(model.to_owned()).or_default().entry(reason).or_default() += 1;
         self.0.families.requests.get_or_create_owned(&request_labels(model, surface, code, reason)).add(1);
+    }
+
+    /// Requests that were answered with an error since the server started.
+    pub fn refused(&self) -> RefusedByModel {
+        self.0.refused.lock().clone()
     }
 
     /// Inference requests received and not answered yet.

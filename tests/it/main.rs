@@ -70,8 +70,10 @@ mod streaming_asr;
 mod sums;
 mod surface;
 mod swap;
+mod top;
 mod transducer;
 mod types;
 mod value;
 #[path = "../../src/processing/wat_guest.rs"]
 mod wat_guest;
+mod why;

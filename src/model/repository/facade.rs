@@ -17,8 +17,8 @@ use crate::model::load::SequenceStore;
 use crate::model::request::InferRequest;
 use crate::model::runtime::Timer;
 use crate::model::sequences::{
-    EndedSequence, EnsembleParts, LiveSequence, ModelScheduler, Pending, ResumableSequence, VersionStatistics, listing,
-    restart, usage,
+    EndedSequence, EnsembleParts, LiveSequence, ModelScheduler, Pending, ResumableSequence, SequenceHistory,
+    VersionStatistics, history, listing, restart, usage,
 };
 use crate::processing::link::ChainLink;
 use crate::processing::registry::MakePlaced;
@@ -288,6 +288,11 @@ impl Repository {
     /// The most recently ended sequences of a model, latest first.
     pub fn ended_sequences(&self, model: &str) -> Result<Vec<EndedSequence>, Failure> {
         Ok(listing::ended(&*self.model(model)?))
+    }
+
+    /// The last steps and refusals of the last sequence of an id, as far as they are remembered.
+    pub fn sequence_history(&self, model: &str, id: &Id) -> Result<SequenceHistory, Failure> {
+        Ok(history::history(&*self.model(model)?, id))
     }
 
     /// Ends a live or stored sequence and refuses its queued requests. If it is stored, waits until the store has removed it. Returns false

@@ -30,14 +30,17 @@ mod table;
 mod write_back;
 
 pub use entry::Pending;
-pub use jobs::{RequestOrigin, SequenceOwner};
-pub use operators::{CaptureLimits, EndedSequence, LiveSequence, ResumableSequence, TransferError, VersionStatistics};
+pub use jobs::{ChosenBy, RequestOrigin, SequenceOwner};
+pub use operators::{
+    CaptureLimits, EndedSequence, LiveSequence, PastRefusal, PastStep, ResumableFrom, ResumableSequence,
+    SequenceHistory, TransferError, VersionStatistics,
+};
 
 pub(in crate::model) use ensembles::{EnsembleParts, Member};
 pub(in crate::model) use entry::{gated, submission};
 pub(in crate::model) use jobs::{InheritedContext, Job};
 pub(in crate::model) use migration::{carry, handover, restart};
 pub(in crate::model) use offloaded::{RefusedGrowth, RowToSeal};
-pub(in crate::model) use operators::{capture, listing, state_transfer, usage};
+pub(in crate::model) use operators::{capture, history, listing, state_transfer, usage};
 pub(in crate::model) use scheduler::{ID_BITS, ModelScheduler};
 pub(in crate::model) use table::{FinishedBatch, Step, TakenBatch};

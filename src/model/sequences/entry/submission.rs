@@ -5,14 +5,14 @@ use std::sync::Arc;
 use sequor_core::{Id, Refusal, Req, Submit, Time};
 use tokio::sync::oneshot;
 
-use crate::error::{Failure, NoVersionReason, NotCopied, NotServed};
+use crate::error::{Failure, Invalid, NoVersionReason, NotCopied, NotServed};
 use crate::model::execute::RunTimes;
 use crate::model::load::{CacheMiss, LoadedModel};
 use crate::model::request::{Accepted, InferRequest, SequenceStep, intake};
 use crate::model::sequences::ensembles::{ReplyTo, Reservation};
 use crate::model::sequences::gate::SubmittedRequest;
 use crate::model::sequences::jobs::{
-    CapturedRequest, InheritedContext, Job, Looked, RequestOrigin, cached_answers, circle,
+    CapturedRequest, InheritedContext, Job, Looked, RequestOrigin, SequenceOwner, cached_answers, circle,
 };
 use crate::model::sequences::scheduler::{ActingThread, ModelScheduler, carry_out, make_whole};
 use crate::model::sequences::table::{KeptStages, PluginStages, SequenceLookup, Table};
@@ -100,10 +100,15 @@ fn accept(
         None => intake::accept(&load.client, request, origin.headers, &load.texts),
         Some(_) => intake::accept_reservation(&load.client, request, origin.headers, &load.texts),
     };
-    let accepted = accepted.map_err(|what| Failure::Invalid {
-        model: model.name.clone(),
-        id: request.id.clone(),
-        what: Box::new(what),
+    let accepted = accepted.map_err(|what| {
+        // An id that is too long is not kept.
+        let is_bounded = !matches!(what, Invalid::IdTooLong { .. });
+        let (name, id, what) = (model.name.clone(), request.id.clone(), Box::new(what));
+        let failure = Failure::Invalid { model: name, id, what };
+        if is_bounded {
+            model.refusals.note(model.now(), &request.sequence.id, &failure);
+        }
+        failure
     })?;
     Ok(AcceptedRequest { load, version, accepted, captured, named, original })
 }
@@ -214,10 +219,11 @@ fn enqueue(
     if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) && !wakes() {
         return Ok(Enqueued::Moved(Box::new(job)));
     }
-    check_source(&table, &job)?;
-    model.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
-    table.imports.check(&job.load, &submit)?;
-    table.look_up_kept(now, &mut job, &mut submit)?;
+    if let Err(failure) = admit(model, &mut table, (&mut job, &mut submit), owner, now) {
+        drop(table);
+        model.refusals.note(now, &job.id, &failure);
+        return Err(failure);
+    }
     job.load.metrics.queued();
     let req = table.submit(now, Box::new(job), submit);
     let actions = ModelScheduler::take_actions(&mut table, now);
@@ -226,6 +232,20 @@ fn enqueue(
     model.chunk_cache.trim();
     carry_out(model, ActingThread { wakes: connection, answers: connection }, actions, now);
     Ok(Enqueued::Queued(req))
+}
+
+/// Checks a request against the limits and the sequences of its model, and gives it its share of them. If this fails, nothing has changed.
+fn admit(
+    model: &ModelScheduler,
+    table: &mut Table,
+    (job, submit): (&mut Job, &mut Submit),
+    owner: Option<&Arc<dyn SequenceOwner>>,
+    now: Time,
+) -> Result<(), Failure> {
+    check_source(table, job)?;
+    model.admission.admit(table, (job, submit), owner, now)?;
+    table.imports.check(&job.load, submit)?;
+    table.look_up_kept(now, job, submit)
 }
 
 /// Refuses a START that copies a sequence which is not there. A source that is not ready yet may be ready when the START is prepared.

@@ -17,10 +17,12 @@ use crate::state::StateCopy;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
 
+use super::batch_of_step::BatchOfStep;
 use super::cached_answers;
 use super::captured_steps::CapturedRequest;
 use super::job_parts::{EnsembleRole, SequenceClaims, StateSource, StateWrite};
 use super::processing::{Processed, failure};
+use super::recent_refusals::RecentRefusals;
 
 /// Stays in the model's table, under the core's lock, except during its runs.
 #[derive(Debug)]
@@ -56,6 +58,8 @@ pub(in crate::model) struct Job {
     pub(in crate::model::sequences) ended_by: Option<Box<EndedBy>>,
     /// The times of its runs. For a request of an ensemble, those of all members.
     pub(in crate::model) compute: RunTimes,
+    /// The batch in which it ran last, for operators.
+    pub(in crate::model::sequences) batch: BatchOfStep,
     /// Its facts, for recordings and plug-ins.
     pub(in crate::model) facts: RequestFacts,
     /// The result of its runs, by the outputs that clients see.
@@ -109,6 +113,7 @@ impl Job {
             failure: None,
             ended_by: None,
             compute: RunTimes::default(),
+            batch: BatchOfStep::default(),
             answer: None,
             cache_miss: None,
             captured: None,
@@ -234,7 +239,7 @@ impl Job {
     pub(in crate::model::sequences) fn release(
         mut self,
         now: Time,
-        recorder: Option<&Recorder>,
+        (recorder, refusals): (Option<&Recorder>, &RecentRefusals),
         thread: Option<&ExecutorHandle>,
     ) {
         let total = now - self.arrived;
@@ -247,7 +252,11 @@ impl Job {
                 self.count_members();
                 self.load.metrics.succeeded(self.taken - self.arrived, total);
             }
-            _ => self.load.metrics.failed(FailureReason::Backend, total),
+            Some(Err(failure)) => {
+                refusals.note(now, &self.id, failure);
+                self.load.metrics.failed(FailureReason::Backend, total);
+            }
+            None => self.load.metrics.failed(FailureReason::Backend, total),
         }
         if let Some(miss) = &self.cache_miss {
             cached_answers::keep(&self.load, miss, self.answer.as_ref());
@@ -306,12 +315,12 @@ impl Job {
     }
 
     /// Counts, records and answers a request that did not run. `ended`: whether its sequence ended with it.
-    pub(in crate::model) fn refuse(
+    pub(in crate::model::sequences) fn refuse(
         mut self,
         refusal: Refusal,
         ended: bool,
         now: Time,
-        recorder: Option<&Recorder>,
+        (recorder, refusals): (Option<&Recorder>, &RecentRefusals),
         thread: Option<&ExecutorHandle>,
     ) {
         if self.begins() {
@@ -326,6 +335,7 @@ impl Job {
         let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
         let failure = self.failure.take().or(by_processor);
         if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member), Some(failure)) = (&refusal, failure) {
+            refusals.note(now, &self.id, &failure);
             return self.reply.send(Err(failure), &self.compute, thread);
         }
         let may_retry = self.facts.start || !ended;
@@ -333,7 +343,9 @@ impl Job {
             ended_by: self.ended_by.map(|by| *by),
             ..self.load.refused(refusal, self.id.clone(), may_retry, now)
         };
-        self.reply.send(Err(refused.into()), &self.compute, thread);
+        let failure = Failure::from(refused);
+        refusals.note(now, &self.id, &failure);
+        self.reply.send(Err(failure), &self.compute, thread);
     }
 }
 

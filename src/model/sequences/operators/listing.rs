@@ -52,6 +52,8 @@ pub struct EndedSequence {
     pub by: Option<EndedBy>,
     /// The last committed step.
     pub step: u64,
+    /// Its allowed idle time; `None` means no limit.
+    pub idle: Option<Duration>,
     pub ago: Duration,
 }
 
@@ -66,13 +68,31 @@ pub struct ResumableSequence {
     pub bytes: u64,
     /// Time until it expires; `None` is never.
     pub left: Option<Duration>,
+    pub origin: ResumableFrom,
+}
+
+/// Where the state of a sequence that waits for its next step comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResumableFrom {
+    Store,
+    /// An operator imported it, or copied it from another sequence.
+    Operator,
+    /// A replaced load of the model.
+    Reload,
 }
 
 /// The sequences of a model that wait for their next step, in the order of their ids.
 pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequence> {
     let mut all: Vec<ResumableSequence> = restart::resumable(model)
         .into_iter()
-        .map(|(id, version, head, left)| ResumableSequence { id, version, step: head.step, bytes: head.bytes, left })
+        .map(|(id, version, head, left)| ResumableSequence {
+            id,
+            version,
+            step: head.step,
+            bytes: head.bytes,
+            left,
+            origin: ResumableFrom::Store,
+        })
         .collect();
     let now = model.now();
     let table = model.table.lock();
@@ -82,7 +102,8 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequen
             carried.as_ref().map(|carried| carried.load.version).or(given.as_ref().map(|given| given.version));
         let (version, bytes) = (version.unwrap_or(0), import.snapshot.len() as u64);
         let left = (import.until() != Time::NEVER).then(|| import.until().since(now));
-        ResumableSequence { id: id.clone(), version, step: *step, bytes, left }
+        let origin = if carried.is_some() { ResumableFrom::Reload } else { ResumableFrom::Operator };
+        ResumableSequence { id: id.clone(), version, step: *step, bytes, left, origin }
     }));
     drop(table);
     all.extend(unowned(model));
@@ -147,11 +168,12 @@ fn shown(model: &ModelScheduler, seen: SequenceView, now: Time) -> LiveSequence 
 /// The last sequences of a model that ended, the latest first.
 pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     let (now, ended) = (model.now(), model.ended(ENDS));
-    let one = |(id, Tombstone { why, at, step, .. }, by): (Id, Tombstone, Option<EndedBy>)| EndedSequence {
+    let one = |(id, Tombstone { why, at, step, idle }, by): (Id, Tombstone, Option<EndedBy>)| EndedSequence {
         id,
         reason: ended_reason(why),
         by,
         step,
+        idle,
         ago: now.since(at),
     };
     ended.into_iter().map(one).collect()

@@ -6,7 +6,7 @@ use sequor_core::{EndReason, Id, LoadId, Req, Time};
 
 use crate::executor::ExecutorHandle;
 use crate::model::load::{run_with_plugins, submit_to_plugins};
-use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer};
+use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer, RecentRefusals};
 use crate::model::sequences::offloaded::{Forgotten, KeptStore, StoreTask};
 use crate::model::sequences::table::{DeferredActions, KeptStages, PluginStages, PolicyNotice, SealAction, Table};
 use crate::model::sequences::write_back::{SpillHost, sealing, spill};
@@ -27,6 +27,9 @@ pub(in crate::model::sequences) trait ActionHost: SpillHost + PrepareHost {
 
     /// The recorder of finished requests.
     fn recorder(&self) -> Option<&Recorder>;
+
+    /// The last refused requests.
+    fn refusals(&self) -> &RecentRefusals;
 
     /// Passes a notice to the plug-in that decides for a load.
     fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice);
@@ -68,7 +71,7 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
             inline::wake(load, instance.n, wakes, decider.as_ref(), now);
         }
     }
-    actions.send_answers(now, host.recorder(), answers);
+    actions.send_answers(now, (host.recorder(), host.refusals()), answers);
     if actions.wants_memory {
         spill::make_room(host);
     }

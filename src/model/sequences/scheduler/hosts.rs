@@ -7,6 +7,7 @@ use sequor_core::{Id, LoadId, Req, Time};
 use crate::executor::ExecutorHandle;
 use crate::model::load::SequenceStore;
 use crate::model::sequences::ensembles::EnsembleParts;
+use crate::model::sequences::jobs::RecentRefusals;
 use crate::model::sequences::offloaded::KeptStore;
 use crate::model::sequences::table::{PolicyNotice, Table};
 use crate::model::sequences::write_back::SpillHost;
@@ -51,6 +52,10 @@ impl ActionHost for ModelScheduler {
 
     fn recorder(&self) -> Option<&Recorder> {
         self.recorder.as_ref()
+    }
+
+    fn refusals(&self) -> &RecentRefusals {
+        &self.refusals
     }
 
     fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice) {

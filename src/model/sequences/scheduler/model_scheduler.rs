@@ -14,7 +14,7 @@ use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::runtime::{Clock, Stopwatch, Timer};
 use crate::model::sequences::ensembles::{EnsembleMembers, EnsembleParts, MemberUses};
 use crate::model::sequences::gate::SequenceGate;
-use crate::model::sequences::jobs::Captures;
+use crate::model::sequences::jobs::{Captures, RecentRefusals};
 use crate::model::sequences::offloaded::{CarriedLoad, KeptStore};
 use crate::model::sequences::table::{DeferredActions, FinishedBatch, Import, KeptStages, Step, Table};
 use crate::model::sequences::write_back::sealing;
@@ -43,6 +43,8 @@ pub(in crate::model) struct ModelScheduler {
     armed: AtomicU64,
     /// Records finished requests.
     pub(in crate::model::sequences) recorder: Option<Recorder>,
+    /// The last refused requests, for operators.
+    pub(in crate::model::sequences) refusals: RecentRefusals,
     pub(in crate::model::sequences) store: KeptStore,
     /// Only if several servers share the store.
     pub(in crate::model::sequences) gate: Option<Arc<SequenceGate>>,
@@ -68,6 +70,7 @@ impl ModelScheduler {
         ModelScheduler {
             own_path: Arc::new([name.clone()]),
             recorder,
+            refusals: RecentRefusals::new(),
             store: KeptStore::new(store.clone()),
             gate: store.clone().filter(|of| of.shared().is_some()).map(|of| Arc::new(SequenceGate::new(of))),
             captures: Captures::new(),

@@ -12,7 +12,7 @@ use sequor_core::{
 use crate::error::Failure;
 use crate::model::execute::AdoptedState;
 use crate::model::load::{LoadDurability, LoadedModel};
-use crate::model::sequences::jobs::{Job, LentRequest, PostTask};
+use crate::model::sequences::jobs::{BatchOfStep, ChosenBy, Job, LentRequest, PostTask};
 use crate::model::sequences::offloaded::{Forgotten, KeptSequence, MemoryWait, UnwrittenFile};
 use crate::processing::CallFacts;
 use crate::state::tier::EndedState;
@@ -88,7 +88,7 @@ impl Table {
     // === a run ===
 
     /// Lends the requests of a batch to its instance, with the states that fill slots.
-    pub(super) fn lend(&mut self, now: Time, batch: Batch) -> TakenBatch {
+    pub(super) fn lend(&mut self, now: Time, batch: Batch, chosen_by: ChosenBy) -> TakenBatch {
         let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
         let lend = |row: &Row| match row {
             Row::Pad => None,
@@ -97,6 +97,7 @@ impl Table {
                 self.replace_stored(&mut job);
                 job.taken = now;
                 job.facts.batch = mates;
+                job.batch = BatchOfStep { id: Some(batch.id), chosen_by, step: real.step, size: mates, failed: false };
                 job.seq = real.placement.map(|(seq, _)| seq);
                 job.source.unrun =
                     job.seq.and_then(|seq| self.live_mut(seq)).is_some_and(|live| std::mem::take(&mut live.unrun));
