@@ -17,7 +17,7 @@ use super::order::Turn;
 use super::peers::{PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
 use super::request_count::RequestCount;
-use super::{Deadline, RequestContext, Status};
+use super::{Deadline, RequestContext};
 use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
@@ -65,8 +65,8 @@ impl Api {
         Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes }))
     }
 
-    pub fn limits(&self) -> ServerLimits {
-        self.0.limits
+    pub fn limits(&self) -> &ServerLimits {
+        &self.0.limits
     }
 
     pub fn repository(&self) -> &Repository {
@@ -198,16 +198,21 @@ impl Api {
         Ok(())
     }
 
-    /// The count of a request. If it was decoded, its model is served.
-    pub(crate) fn count<T>(
+    /// The count of a request: of its model if that is known, otherwise of the model of this name and version, if that is served.
+    pub(crate) fn count(
         &self,
         surface: Surface,
         (model, version): (&str, &str),
-        decoded: &Result<T, Status>,
+        known: Option<&ModelHandle>,
     ) -> RequestCount {
-        let is_served = decoded.is_ok() || self.0.repository.find(model, version).is_ok();
-        let model = if is_served { model } else { "" };
-        RequestCount::new(&self.0.metrics, surface, model.to_owned())
+        let counters = match known {
+            Some(known) => known.request_counters(),
+            None => match self.0.repository.find(model, version) {
+                Ok(found) => found.request_counters(),
+                Err(_) => self.0.metrics.unserved().clone(),
+            },
+        };
+        RequestCount::new(counters, surface)
     }
 }
 

@@ -20,6 +20,7 @@ use super::kept::KeptMetrics;
 use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Seconds};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, OwnCounter, PluginMetrics};
+use super::request_counters::RequestCounters;
 use super::server_gauges::ServerGauges;
 use super::store::StoreGauges;
 
@@ -353,6 +354,7 @@ impl Families {
         let with = |key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
         let t = &self.triton;
         ModelMetrics {
+            requests: RequestCounters::new(&self.requests, name),
             success: to.series(&t.success, &labels),
             failure: FailureReason::ALL.map(|r| to.series(&t.failure, &with("reason", r.name()))),
             inferences: to.series(&t.count, &labels),

@@ -41,8 +41,8 @@ impl InferService {
         B::Error: Into<axum::BoxError> + Send,
     {
         let (request, unpacked) = frames::unpack(self.kserve.api(), &context, CallKind::Unary, request);
-        let mut grpc = self.grpc::<ModelInferResponse>();
-        grpc.unary(InferCall { kserve: self.kserve, context, unpacked }, request).await
+        let mut grpc = self.grpc::<ModelInferResponse>(CallKind::Unary);
+        grpc.unary(InferCall(Some((self.kserve, context, unpacked))), request).await
     }
 
     /// Answers a `ModelStreamInfer` call. Its task runs within the connection.
@@ -52,35 +52,34 @@ impl InferService {
         B::Error: Into<axum::BoxError> + Send,
     {
         let (request, unpacked) = frames::unpack(self.kserve.api(), &context, CallKind::Stream, request);
-        let mut grpc = self.grpc::<ModelStreamInferResponse>();
+        let mut grpc = self.grpc::<ModelStreamInferResponse>(CallKind::Stream);
         grpc.streaming(StreamCall { kserve: self.kserve, context, unpacked }, request).await
     }
 
     /// Accepts compressed requests, but compresses no answers: most clients announce support for compressed answers and few want them.
-    fn grpc<T: prost::Message + 'static>(&self) -> Grpc<RawCodec<T>> {
+    fn grpc<T: prost::Message + 'static>(&self, kind: CallKind) -> Grpc<RawCodec<T>> {
         let mut compressions = EnabledCompressionEncodings::default();
         for compression in [CompressionEncoding::Gzip, CompressionEncoding::Deflate] {
             compressions.enable(compression);
         }
-        Grpc::new(RawCodec::default())
+        Grpc::new(RawCodec::new(kind))
             .apply_compression_config(compressions, EnabledCompressionEncodings::default())
             .apply_max_message_size_config(Some(self.kserve.api().limits().request.to_usize()), Some(usize::MAX))
     }
 }
 
-/// A call whose message has not been read yet.
-struct InferCall {
-    kserve: Kserve,
-    context: RequestContext,
-    unpacked: UnpackedQueue,
-}
+/// A call whose message has not been read yet. `None` once it has.
+struct InferCall(Option<(Kserve, RequestContext, UnpackedQueue)>);
 
 impl UnaryService<Bytes> for InferCall {
     type Response = ModelInferResponse;
     type Future = CallFuture<ModelInferResponse>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        Box::pin(infer(self.kserve.clone(), self.context.clone(), self.unpacked.pop(), request))
+        match self.0.take() {
+            Some((kserve, context, unpacked)) => Box::pin(infer(kserve, context, unpacked.pop(), request)),
+            None => Box::pin(std::future::ready(Err(Status::internal("a unary call has one message")))),
+        }
     }
 }
 

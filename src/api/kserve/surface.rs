@@ -14,6 +14,7 @@ use crate::config::server::settings::SharedMemory;
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, VersionStatistics};
 use crate::telemetry::metrics::Surface;
+use sequor_proto::ModelInferRequest;
 
 /// The KServe surface of a server, over gRPC, HTTP and WebSocket. Cheap to clone; clones share the clients' registrations and settings.
 #[derive(Debug, Clone)]
@@ -75,7 +76,8 @@ impl Kserve {
         decoded: Result<Decoded, Status>,
     ) -> CallAnswer {
         let api = &self.0.api;
-        let count = api.count(call.surface, (&call.model, &call.version), &decoded);
+        let known = decoded.as_ref().ok().map(|decoded| &decoded.model);
+        let count = api.count(call.surface, (&call.model, &call.version), known);
         let begun = decoded.and_then(|decoded| api.begin(context, decoded).map_err(|failure| triton::status(&failure)));
         CallAnswer { call, count, begun: begun.map_err(Some) }
     }
@@ -89,6 +91,15 @@ pub(crate) struct CallNames {
     pub(crate) version: String,
     /// The request's own id.
     pub(crate) id: String,
+}
+
+impl CallNames {
+    /// The names in a message of the gRPC service.
+    pub(super) fn in_message(message: &ModelInferRequest) -> CallNames {
+        let ModelInferRequest { model_name, model_version, id, .. } = message;
+        let [model, version, id] = [model_name, model_version, id].map(String::clone);
+        CallNames { surface: Surface::KserveGrpc, model, version, id }
+    }
 }
 
 /// The answer to a request of a client. Dropping it cancels the request. Polling it counts nothing: the answer is not written yet.
