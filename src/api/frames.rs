@@ -112,6 +112,15 @@ pub(crate) struct Unpacked {
 }
 
 impl Unpacked {
+    /// Takes the turn of a unary call whose body has arrived completely, if every earlier request is admitted.
+    pub(crate) fn now(api: &Api, context: &RequestContext, message: usize) -> Option<Unpacked> {
+        let turn = context.order.try_turn()?;
+        Some(match api.body_permit(context, message) {
+            Ok(permit) => Unpacked { permit: Ok(permit), turn: Some(turn) },
+            Err(failure) => Unpacked { permit: Err(failure), turn: None },
+        })
+    }
+
     /// Waits for the turn of a unary call whose body has arrived completely. The permit counts the bytes as received.
     pub(crate) async fn in_turn(api: &Api, context: &RequestContext, message: usize) -> Unpacked {
         match api.turn(context, message).await {

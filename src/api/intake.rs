@@ -6,11 +6,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use sequor_core::Refusal;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::audit::Changes;
 use super::order::Turn;
@@ -240,10 +241,32 @@ pub struct Underway {
 }
 
 impl Underway {
-    /// Awaits the answer until the client's deadline.
-    pub(crate) async fn by_deadline(self) -> Result<InferAnswer, Failure> {
-        let Some(Deadline { at, allowed }) = self.deadline else { return self.await };
-        tokio::time::timeout_at(at, self).await.unwrap_or(Err(Failure::Deadline { allowed }))
+    /// The answer until the client's deadline.
+    pub(crate) fn by_deadline(self) -> ByDeadline {
+        let until = self.deadline.map(|deadline| (Box::pin(sleep_until(deadline.at)), deadline.allowed));
+        ByDeadline { underway: self, until }
+    }
+}
+
+/// A request until its client's deadline. Dropping it cancels the request.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the request"]
+pub(crate) struct ByDeadline {
+    underway: Underway,
+    /// The deadline, if there is one, and the time that the client allowed.
+    until: Option<(Pin<Box<Sleep>>, Duration)>,
+}
+
+impl Future for ByDeadline {
+    type Output = Result<InferAnswer, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(outcome) = Pin::new(&mut self.underway).poll(cx) {
+            return Poll::Ready(outcome);
+        }
+        let Some((deadline, allowed)) = &mut self.until else { return Poll::Pending };
+        let allowed = *allowed;
+        deadline.as_mut().poll(cx).map(|()| Err(Failure::Deadline { allowed }))
     }
 }
 

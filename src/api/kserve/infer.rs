@@ -94,27 +94,36 @@ async fn infer(
     request: Request<Bytes>,
 ) -> Result<Response<ModelInferResponse>, Status> {
     let (metadata, _, message) = request.into_parts();
-    let Unpacked { permit, turn } = match unpacked {
+    // What few calls wait for is boxed, so that the future of every call is small.
+    let Unpacked { permit, turn } = match unpacked.or_else(|| Unpacked::now(kserve.api(), &context, message.len())) {
         Some(unpacked) => unpacked,
-        None => Unpacked::in_turn(kserve.api(), &context, message.len()).await,
+        None => Box::pin(Unpacked::in_turn(kserve.api(), &context, message.len())).await,
     };
     let scanned = ScannedMessage::new(&kserve, message, permit);
     let call_metadata = CallMetadata::from_metadata(&metadata);
-    let read = match scanned.is_long() {
+    let ReadMessage { call, request, form } = match scanned.is_long() {
         false => scanned.decode(&kserve, &call_metadata)?,
-        true => {
-            let kserve = kserve.clone();
-            let decoded = off_task(true, move || scanned.decode(&kserve, &call_metadata)).await;
-            decoded.map_err(|failure| triton::status(&failure))??
-        }
+        true => Box::pin(decode_elsewhere(kserve.clone(), scanned, call_metadata)).await?,
     };
-    let ReadMessage { call, request, form } = read;
     let request = request.and_then(|decoded| Kserve::check_coupled(&decoded.model, DECOUPLED).map(|()| decoded));
-    let answer = kserve.begin(&context, call, request);
+    let answer = kserve.begin(&context, call, request).by_deadline();
     drop(turn);
-    let (answer, count) = answer.by_deadline().await?;
-    let message = count.answer(encode::answer_in_time(answer, form).await)?;
-    Ok(echo::grpc(&metadata, message))
+    let (answer, count) = answer.await?;
+    let message = match encode::is_long(&answer, &form) {
+        false => encode::answer(answer, &form),
+        true => Box::pin(encode::answer_in_time(answer, form)).await,
+    };
+    Ok(echo::grpc(&metadata, count.answer(message)?))
+}
+
+/// Decodes a large message on another thread.
+async fn decode_elsewhere(
+    kserve: Kserve,
+    scanned: ScannedMessage,
+    metadata: CallMetadata,
+) -> Result<ReadMessage, Status> {
+    let decoded = off_task(true, move || scanned.decode(&kserve, &metadata)).await;
+    decoded.map_err(|failure| triton::status(&failure))?
 }
 
 /// A stream that has not begun yet.
