@@ -6,18 +6,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use sequor_core::Refusal;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::audit::Changes;
 use super::order::Turn;
 use super::peers::{PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
 use super::request_count::RequestCount;
-use super::{Deadline, RequestContext, Status};
+use super::{Deadline, RequestContext};
 use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
@@ -65,8 +66,8 @@ impl Api {
         Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes }))
     }
 
-    pub fn limits(&self) -> ServerLimits {
-        self.0.limits
+    pub fn limits(&self) -> &ServerLimits {
+        &self.0.limits
     }
 
     pub fn repository(&self) -> &Repository {
@@ -198,16 +199,21 @@ impl Api {
         Ok(())
     }
 
-    /// The count of a request. If it was decoded, its model is served.
-    pub(crate) fn count<T>(
+    /// The count of a request: of its model if that is known, otherwise of the model of this name and version, if that is served.
+    pub(crate) fn count(
         &self,
         surface: Surface,
         (model, version): (&str, &str),
-        decoded: &Result<T, Status>,
+        known: Option<&ModelHandle>,
     ) -> RequestCount {
-        let is_served = decoded.is_ok() || self.0.repository.find(model, version).is_ok();
-        let model = if is_served { model } else { "" };
-        RequestCount::new(&self.0.metrics, surface, model.to_owned())
+        let counters = match known {
+            Some(known) => known.request_counters(),
+            None => match self.0.repository.find(model, version) {
+                Ok(found) => found.request_counters(),
+                Err(_) => self.0.metrics.unserved().clone(),
+            },
+        };
+        RequestCount::new(counters, surface)
     }
 }
 
@@ -235,10 +241,32 @@ pub struct Underway {
 }
 
 impl Underway {
-    /// Awaits the answer until the client's deadline.
-    pub(crate) async fn by_deadline(self) -> Result<InferAnswer, Failure> {
-        let Some(Deadline { at, allowed }) = self.deadline else { return self.await };
-        tokio::time::timeout_at(at, self).await.unwrap_or(Err(Failure::Deadline { allowed }))
+    /// The answer until the client's deadline.
+    pub(crate) fn by_deadline(self) -> ByDeadline {
+        let until = self.deadline.map(|deadline| (Box::pin(sleep_until(deadline.at)), deadline.allowed));
+        ByDeadline { underway: self, until }
+    }
+}
+
+/// A request until its client's deadline. Dropping it cancels the request.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the request"]
+pub(crate) struct ByDeadline {
+    underway: Underway,
+    /// The deadline, if there is one, and the time that the client allowed.
+    until: Option<(Pin<Box<Sleep>>, Duration)>,
+}
+
+impl Future for ByDeadline {
+    type Output = Result<InferAnswer, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(outcome) = Pin::new(&mut self.underway).poll(cx) {
+            return Poll::Ready(outcome);
+        }
+        let Some((deadline, allowed)) = &mut self.until else { return Poll::Pending };
+        let allowed = *allowed;
+        deadline.as_mut().poll(cx).map(|()| Err(Failure::Deadline { allowed }))
     }
 }
 

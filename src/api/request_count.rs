@@ -1,17 +1,15 @@
 //! Counts each request once, by its outcome: outputs, a refusal, or a cancellation because the client has gone.
 
 use super::{Code, Status};
-use crate::telemetry::Metrics;
+use crate::telemetry::RequestCounters;
 use crate::telemetry::metrics::Surface;
 
 /// Counts one request when it is dropped. Without a call of [`RequestCount::sent`], the outcome is that the client has gone.
 #[derive(Debug)]
 #[must_use = "dropping it counts a client that has gone"]
 pub(crate) struct RequestCount {
-    metrics: Metrics,
+    counters: RequestCounters,
     surface: Surface,
-    /// Empty for a model that is not served, so that clients cannot create labels.
-    model: String,
     outcome: SentAnswer,
 }
 
@@ -34,8 +32,8 @@ impl SentAnswer {
 }
 
 impl RequestCount {
-    pub(super) fn new(metrics: &Metrics, surface: Surface, model: String) -> RequestCount {
-        RequestCount { metrics: metrics.clone(), surface, model, outcome: SentAnswer::GONE }
+    pub(super) fn new(counters: RequestCounters, surface: Surface) -> RequestCount {
+        RequestCount { counters, surface, outcome: SentAnswer::GONE }
     }
 
     /// Sets the outcome that is counted: this was passed to the connection.
@@ -53,10 +51,8 @@ impl RequestCount {
 impl Drop for RequestCount {
     fn drop(&mut self) {
         match self.outcome {
-            SentAnswer::Outputs => self.metrics.request_succeeded(&self.model, self.surface),
-            SentAnswer::Refusal { code, reason } => {
-                self.metrics.request_failed(&self.model, self.surface, code.name(), reason);
-            }
+            SentAnswer::Outputs => self.counters.succeeded(self.surface),
+            SentAnswer::Refusal { code, reason } => self.counters.failed(self.surface, code.name(), reason),
         }
     }
 }

@@ -8,6 +8,7 @@ use sequor_core::{EndReason, Refusal};
 
 use super::cached::CacheLookups;
 use super::kinds::{Counter, Gauge, Histogram, Micros, Seconds, nanos};
+use super::request_counters::RequestCounters;
 
 /// The phases of a request's time. `total` is from arrival to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +149,8 @@ pub struct Statistics {
 /// All counters of one version of one model. All clones of the parts share the registry's values.
 #[derive(Debug)]
 pub struct ModelMetrics {
+    /// Requests to the model, of all versions, by what their clients got.
+    pub(crate) requests: RequestCounters,
     pub(super) success: Counter,
     pub(super) failure: [Counter; FailureReason::ALL.len()],
     pub(super) inferences: Counter,

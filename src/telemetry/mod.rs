@@ -4,7 +4,7 @@
 //!
 //! - `names`: the one file with the names of metrics · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: the counters of the hot paths, resolved in advance · [`plugins`]: counters of plug-ins ([`Meter`]: of one plug-in at its
-//!   place) · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
+//!   place) · [`RequestCounters`]: of answered requests · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
 //!   `server_gauges`: of the whole server.
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: the limits of one client.
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
@@ -28,6 +28,7 @@ mod names;
 mod own_time;
 mod peer_limit;
 pub mod plugins;
+mod request_counters;
 mod run_log;
 mod server_gauges;
 mod store;
@@ -47,5 +48,6 @@ pub use metrics::Metrics;
 pub use own_time::OwnTime;
 pub use peer_limit::PeerLimit;
 pub use plugins::{Hook, PluginMetrics};
+pub use request_counters::{RefusedByModel, RequestCounters};
 pub use run_log::RunLog;
 pub use store::SharedFigures;

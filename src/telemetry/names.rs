@@ -20,6 +20,7 @@ use super::kept::KeptMetrics;
 use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Seconds};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, OwnCounter, PluginMetrics};
+use super::request_counters::{RequestCounters, RequestFamily};
 use super::server_gauges::ServerGauges;
 use super::store::{SharedMetrics, StoreGauges};
 
@@ -36,7 +37,7 @@ pub(super) struct Families {
     batch_size: Family<Histogram>,
     steps: Family<Counter>,
     padding_rows: Family<Counter>,
-    pub(super) requests: Family<Counter>,
+    pub(super) requests: RequestFamily,
     sequences_started: Family<Counter>,
     sequences_ended: Family<Counter>,
     sequences_moved: Family<Counter>,
@@ -313,12 +314,12 @@ impl Families {
                 "Rows that were run without a request, because `direct` ties rows to slots",
                 counter,
             ),
-            requests: family(
+            requests: RequestFamily::new(family(
                 r,
                 "sequor_requests_total",
                 "Inference requests by what their clients got, including refused ones",
                 counter,
-            ),
+            )),
             sequences_started: family(
                 r,
                 "sequor_sequences_started_total",
@@ -385,6 +386,7 @@ impl Families {
         let with = |key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
         let t = &self.triton;
         ModelMetrics {
+            requests: RequestCounters::new(&self.requests, name),
             success: to.series(&t.success, &labels),
             failure: FailureReason::ALL.map(|r| to.series(&t.failure, &with("reason", r.name()))),
             inferences: to.series(&t.count, &labels),

@@ -11,7 +11,7 @@ use crate::api::audit::Change;
 use crate::api::{ServerPhase, Status};
 use crate::model::{Counted, VersionOverview};
 use crate::scheduling::report::{BindingState, Summary};
-use crate::telemetry::metrics::RefusedByModel;
+use crate::telemetry::RefusedByModel;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct StatusReport {

@@ -49,7 +49,7 @@ impl Tfs {
         (model, version): (&str, &str),
         turn: Option<Turn>,
     ) -> Result<(InferAnswer, RequestCount), Status> {
-        let count = self.api.count(surface, (model, version), &decoded);
+        let count = self.api.count(surface, (model, version), decoded.as_ref().ok().map(|decoded| &decoded.model));
         let begun = decoded.and_then(|DecodedPredict { model, parts, permit }| {
             let decoded = Decoded { model, request: parts.into_request(), permit };
             self.api.begin(context, decoded).map_err(|failure| refusal::status(&failure))

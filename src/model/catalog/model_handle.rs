@@ -14,6 +14,7 @@ use crate::model::sequences::{
     CaptureLimits, ModelScheduler, Pending, RequestOrigin, TransferError, VersionStatistics, capture, gated,
     state_transfer, submission, usage,
 };
+use crate::telemetry::RequestCounters;
 
 use super::digest::model_digest;
 use super::entry::CatalogEntry;
@@ -133,6 +134,11 @@ impl ModelHandle {
     /// Why a loaded model is not ready. `None` if it is ready.
     pub fn unready(&self) -> Option<String> {
         self.load.unready()
+    }
+
+    /// The counts of requests to this model, of all versions.
+    pub(crate) fn request_counters(&self) -> RequestCounters {
+        self.load.metrics.requests.clone()
     }
 
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {

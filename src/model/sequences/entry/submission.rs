@@ -128,7 +128,7 @@ fn submit_accepted(
         let (job, submit) = job(model, &mut request, accepted, (origin, now), reply, (reservation, miss));
         let mut job = match enqueue(model, job, submit, origin, now)? {
             Enqueued::Queued(req) => return Ok(req),
-            Enqueued::Moved(job) => *job,
+            Enqueued::Moved(job) => job,
         };
         let id = job.id.clone();
         // A reload may have begun and ended since the check. Then there is no copy of the request, and the job gives back its parts.
@@ -142,7 +142,8 @@ fn submit_accepted(
         if !is_whole || checks >= CHECKS {
             return Err(job.load.refused(Refusal::Stopping, id, job.facts.start, now).into());
         }
-        (reply, reservation, miss) = (job.reply, job.in_ensemble.reservation, None);
+        (reservation, miss) = (job.in_ensemble.reservation.take(), None);
+        reply = job.reply;
         accepted = accept(model, &mut request, version, origin, reservation.as_ref())?;
         checks += 1;
     }
@@ -156,7 +157,7 @@ fn job(
     (origin, now): (RequestOrigin<'_>, Time),
     reply: ReplyTo,
     (reservation, miss): (Option<Reservation>, Option<CacheMiss>),
-) -> (Job, Submit) {
+) -> (Box<Job>, Submit) {
     let mut submit = model.admission.event((&load, version), request, (accepted.meta, origin.patience), now);
     if reservation.is_some() {
         // The ensemble has already decided how to treat a START on a live id.
@@ -166,7 +167,7 @@ fn job(
         submit.fresh_id = origin.fresh_id;
     }
     let calling = load.calls_models().then(|| calling(model, request, origin, now));
-    let mut job = Job::new(load, request, accepted, now, reply);
+    let mut job = Box::new(Job::new(load, request, accepted, now, reply));
     (job.connection, job.captured) = (origin.awaiting.or(origin.connection).cloned(), captured);
     job.cache_miss = miss;
     submit.prepare = job.source.brought.is_some();
@@ -202,7 +203,7 @@ fn calling(model: &ModelScheduler, request: &InferRequest, origin: RequestOrigin
 /// Admits a request under the model's lock, and puts it in its queue.
 fn enqueue(
     model: &Arc<ModelScheduler>,
-    mut job: Job,
+    mut job: Box<Job>,
     mut submit: Submit,
     RequestOrigin { owner, connection, .. }: RequestOrigin<'_>,
     now: Time,
@@ -217,7 +218,7 @@ fn enqueue(
     }
     let wakes = || !submit.start && table.wakes_on(now, &submit.id, &job.load);
     if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) && !wakes() {
-        return Ok(Enqueued::Moved(Box::new(job)));
+        return Ok(Enqueued::Moved(job));
     }
     if let Err(failure) = admit(model, &mut table, (&mut job, &mut submit), owner, now) {
         drop(table);
@@ -225,7 +226,7 @@ fn enqueue(
         return Err(failure);
     }
     job.load.metrics.queued();
-    let req = table.submit(now, Box::new(job), submit);
+    let req = table.submit(now, job, submit);
     let actions = ModelScheduler::take_actions(&mut table, now);
     drop(table);
     // A new sequence may leave less room for freed memory.

@@ -237,7 +237,7 @@ impl Job {
 
     /// Counts, records and sends the result of its runs.
     pub(in crate::model::sequences) fn release(
-        mut self,
+        mut self: Box<Self>,
         now: Time,
         (recorder, refusals): (Option<&Recorder>, &RecentRefusals),
         thread: Option<&ExecutorHandle>,
@@ -288,12 +288,9 @@ impl Job {
         Some(named(&self.load, tensors))
     }
 
-    fn send(self, thread: Option<&ExecutorHandle>) {
-        let answer = match self.answer {
-            Some(Ok(tensors)) => Ok(tensors),
-            Some(Err(failure)) => Err(failure),
-            None => Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name))),
-        };
+    fn send(mut self: Box<Self>, thread: Option<&ExecutorHandle>) {
+        let lost = || Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name)));
+        let answer = self.answer.take().unwrap_or_else(lost);
         let replayed = self.replayed.then(|| ("sequor_replayed".to_owned(), Parameter::Bool(true)));
         let made_id = match &self.id {
             Id::Int(id) if self.made_id => Some(("sequence_id".to_owned(), integer(*id))),
@@ -301,13 +298,13 @@ impl Job {
         };
         let durable = self.write.durable_step.map(|step| ("sequor_durable_step".to_owned(), integer(step)));
         let parameters = replayed.into_iter().chain(made_id).chain(durable).collect();
-        let answer = answer.map(|tensors| {
-            let mut tensors = tensors;
+        let answer = answer.map(|mut tensors| {
             let outputs = cached_answers::wanted(&self.load, &self.outputs, &mut tensors);
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
-            InferAnswer { model, version, id: self.mark, outputs, parameters }
+            InferAnswer { model, version, id: std::mem::take(&mut self.mark), outputs, parameters }
         });
-        self.reply.send(answer, &self.compute, thread);
+        let Job { reply, compute, .. } = *self;
+        reply.send(answer, &compute, thread);
     }
 
     fn record(&self, recorder: &Recorder, queue: Duration, run: Duration, outcome: &'static str) {
@@ -316,7 +313,7 @@ impl Job {
 
     /// Counts, records and answers a request that did not run. `ended`: whether its sequence ended with it.
     pub(in crate::model::sequences) fn refuse(
-        mut self,
+        mut self: Box<Self>,
         refusal: Refusal,
         ended: bool,
         now: Time,
