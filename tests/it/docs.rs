@@ -269,7 +269,7 @@ fn the_metrics_page_matches_a_scrape() {
     metrics.kept("m", 1);
     [true, false].iter().for_each(|is_ok| metrics.model_loaded("m", *is_ok));
     for surface in [Surface::KserveGrpc, Surface::KserveHttp, Surface::TfsGrpc, Surface::TfsHttp] {
-        metrics.model("m", 1).requests.failed(surface, "INVALID_ARGUMENT", "expired");
+        metrics.unserved().failed(surface, "INVALID_ARGUMENT", "expired");
     }
     let some = Some(0.0);
     let reading =

@@ -123,6 +123,7 @@ fn unowned(model: &ModelScheduler) -> Vec<ResumableSequence> {
                 step: head.step,
                 bytes: head.bytes,
                 left: left.or(head.idle_left),
+                origin: ResumableFrom::Store,
             })
             .collect(),
         Err(error) => {

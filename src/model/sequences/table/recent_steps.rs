@@ -119,9 +119,10 @@ impl RecentSteps {
             let steps = self.live.get(seq.ix as usize).filter(|place| is_of(place, seq));
             return steps.and_then(Option::as_deref).map(SequenceSteps::latest).unwrap_or_default();
         }
-        let ended = [&self.orderly, &self.others].map(|ended| ended.iter().rev().find(|steps| steps.id == *id));
-        let last = |steps: &&Box<SequenceSteps>| steps.latest().first().map(|step| step.answered);
-        ended.into_iter().flatten().max_by_key(last).map(|steps| steps.latest()).unwrap_or_default()
+        let ended = [&self.orderly, &self.others]
+            .map(|ended| ended.iter().rev().find(|steps| steps.id == *id).map(Box::as_ref));
+        let last = |steps: &&SequenceSteps| steps.latest().first().map(|step| step.answered);
+        ended.into_iter().flatten().max_by_key(last).map(SequenceSteps::latest).unwrap_or_default()
     }
 
     /// The ids of sequences with a step in one of these batches, among `most` sequences from this place on. Also the next place, if there is
@@ -132,9 +133,9 @@ impl RecentSteps {
         from: usize,
         most: usize,
     ) -> (Vec<(BatchId, Id)>, Option<usize>) {
-        let live = self.live.iter().map(Option::as_ref);
-        let all = live.chain(self.orderly.iter().map(Some)).chain(self.others.iter().map(Some));
-        let of = |steps: &Box<SequenceSteps>| {
+        let ended = self.orderly.iter().chain(&self.others).map(|steps| Some(steps.as_ref()));
+        let all = self.live.iter().map(Option::as_deref).chain(ended);
+        let of = |steps: &SequenceSteps| {
             let found = batches.iter().filter(|batch| steps.is_in(**batch));
             found.map(|batch| (*batch, steps.id.clone())).collect::<Vec<_>>()
         };
