@@ -2,7 +2,7 @@
 
 use super::{Code, Status};
 use crate::telemetry::RequestCounters;
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 /// Counts one request when it is dropped. Without a call of [`RequestCount::sent`], the outcome is that the client has gone.
 #[derive(Debug)]

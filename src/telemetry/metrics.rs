@@ -15,7 +15,8 @@ use super::gpu::GpuMetrics;
 use super::handles::ModelMetrics;
 use super::kept::KeptMetrics;
 use super::kinds::Gauge;
-use super::names::{Families, Labels, label};
+use super::labels::{Labels, label};
+use super::names::Families;
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, PluginMetrics};
 use super::request_counters::{RefusedByModel, RequestCounters};
@@ -26,29 +27,6 @@ const SHOWN_UNUSED: Duration = Duration::from_secs(300);
 
 /// The content type of a scrape's answer.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// The surface of a request, as a label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Surface {
-    KserveGrpc,
-    KserveHttp,
-    TfsGrpc,
-    TfsHttp,
-}
-
-impl Surface {
-    /// The number of surfaces.
-    pub(super) const COUNT: usize = 4;
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Surface::KserveGrpc => "kserve_grpc",
-            Surface::KserveHttp => "kserve_http",
-            Surface::TfsGrpc => "tfs_grpc",
-            Surface::TfsHttp => "tfs_http",
-        }
-    }
-}
 
 /// All metrics of one server. Cheap to clone; all clones are the same metrics.
 #[derive(Debug, Clone)]
@@ -282,7 +260,7 @@ mod tests {
     use sequor_core::EndReason;
 
     use super::*;
-    use crate::telemetry::{BatchTimes, FailureReason, GpuReading};
+    use crate::telemetry::{BatchTimes, FailureReason, GpuReading, Surface};
 
     /// All series, without their values.
     fn series(text: &str) -> String {

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - `names`: the one file with the names of metrics · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
+//! - `names`: the one file with the names of metrics · `labels`: their labels ([`Surface`]: of a request's surface) · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: the counters of the hot paths, resolved in advance · [`plugins`]: counters of plug-ins ([`Meter`]: of one plug-in at its
 //!   place) · [`RequestCounters`]: of answered requests · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
 //!   `server_gauges`: of the whole server.
@@ -21,6 +21,7 @@ pub mod handles;
 mod inline_gate;
 mod kept;
 pub mod kinds;
+mod labels;
 pub mod log;
 mod meter;
 pub mod metrics;
@@ -32,6 +33,7 @@ mod request_counters;
 mod run_log;
 mod server_gauges;
 mod store;
+mod surface;
 
 pub use cached::CacheUsage;
 pub use connection_closed::ConnectionClosed;
@@ -51,3 +53,4 @@ pub use plugins::{Hook, PluginMetrics};
 pub use request_counters::{RefusedByModel, RequestCounters};
 pub use run_log::RunLog;
 pub use store::SharedFigures;
+pub use surface::Surface;

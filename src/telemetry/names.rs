@@ -18,14 +18,13 @@ use super::connection_closed::ConnectionClosed;
 use super::handles::{FailureReason, ModelMetrics, RequestPhase, StepPath, ended_reason};
 use super::kept::KeptMetrics;
 use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Seconds};
+use super::labels::{Family, Labels, label};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, OwnCounter, PluginMetrics};
 use super::request_counters::{RequestCounters, RequestFamily};
 use super::server_gauges::ServerGauges;
 use super::store::{SharedMetrics, StoreGauges};
 
-pub(super) type Labels = Vec<(Cow<'static, str>, String)>;
-pub(super) type Family<M> = Labelled<Labels, M, fn() -> M>;
 /// Labels with names of a plug-in's own.
 type OwnLabels = Vec<(String, String)>;
 
@@ -117,10 +116,6 @@ pub(super) struct Triton {
     cache_misses: Family<Counter>,
     cache_hit_time: Family<Micros>,
     cache_miss_time: Family<Micros>,
-}
-
-pub(super) fn label(key: &'static str, value: &str) -> (Cow<'static, str>, String) {
-    (Cow::Borrowed(key), value.to_owned())
 }
 
 fn family<M>(registry: &mut Registry, name: &str, help: &str, make: fn() -> M) -> Family<M>

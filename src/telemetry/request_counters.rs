@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::kinds::Counter;
-use super::metrics::Surface;
-use super::names::{Family, Labels, label};
+use super::labels::{Family, Labels, label};
+use super::surface::Surface;
 
 /// Numbers of refused requests, by model and reason. The empty name stands for models that are not served.
 pub type RefusedByModel = BTreeMap<String, BTreeMap<&'static str, u64>>;

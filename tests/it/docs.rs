@@ -8,7 +8,7 @@ use sequor::config::server::file::keys;
 use sequor::config::server::key::Key;
 use sequor::config::server::triton::{FLAGS, FlagConversion, FlagSupport};
 use sequor::scheduling::word;
-use sequor::telemetry::metrics::Surface;
+use sequor::telemetry::Surface;
 use sequor::telemetry::{GpuReading, Metrics};
 use sequor_core::PolicyFault;
 

@@ -21,7 +21,7 @@ use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::unsent;
 use crate::api::{Code, RequestContext, Status, triton};
 use crate::model::ModelHandle;
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 pub(super) fn routes() -> Router<Kserve> {
     Router::new()

@@ -18,7 +18,7 @@ use crate::api::queued::QueuedBytesPermit;
 use crate::api::{Status, triton};
 use crate::error::Failure;
 use crate::model::ModelHandle;
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 use sequor_proto::ModelInferRequest;
 
 /// The metadata key that makes the first error end its stream.

@@ -11,7 +11,7 @@ use crate::api::kserve::reply_queue::reply_queue;
 use crate::api::request_count::RequestCount;
 use crate::model::{InferAnswer, NamedTensor, Tensor};
 use crate::telemetry::Metrics;
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 #[derive(Default)]
 struct Woken(AtomicU32);

@@ -13,7 +13,7 @@ use crate::api::{Api, RequestContext, Status, triton};
 use crate::config::server::settings::SharedMemory;
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, VersionStatistics};
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 use sequor_proto::ModelInferRequest;
 
 /// The KServe surface of a server, over gRPC, HTTP and WebSocket. Cheap to clone; clones share the clients' registrations and settings.

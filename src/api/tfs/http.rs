@@ -32,7 +32,7 @@ use crate::api::status::{HELP, REASON};
 use crate::api::{Code, RequestContext, Retry, Status};
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle};
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 /// The paths of the protocol.
 pub fn routes(tfs: &Tfs) -> Router {

@@ -29,7 +29,7 @@ use crate::api::refusal::unsent;
 use crate::api::{RequestContext, Status, echo};
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, SequenceStep};
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 /// A message is decoded without a count of its bytes if it unpacks to at most this size.
 const UNCOUNTED: u64 = 64 << 10;

@@ -9,7 +9,7 @@ use crate::api::request_count::RequestCount;
 use crate::api::{Api, RequestContext, Status};
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle};
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 /// The TensorFlow Serving surface of a server, over gRPC and HTTP. Cheap to clone.
 #[derive(Debug, Clone)]
