@@ -250,12 +250,12 @@ impl SequenceGate {
     }
 
     /// A claim has failed. Returns the requests that waited for it.
-    pub(in crate::model::sequences) fn claim_failed(&self, id: &Id) -> Vec<Box<DeferredRequest>> {
+    pub(in crate::model::sequences) fn claim_failed(&self, id: &Id) -> Vec<DeferredRequest> {
         let mut ids = self.ids.lock();
         let Some(GateStage::Claiming(queue)) = ids.get_mut(id) else { return Vec::new() };
         let queue = std::mem::take(queue);
         ids.remove(id);
-        queue.into_iter().map(|(_, request)| request).collect()
+        queue.into_iter().map(|(_, request)| *request).collect()
     }
 
     // === giving up ===
