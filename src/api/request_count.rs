@@ -17,12 +17,15 @@ pub(crate) struct RequestCount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SentAnswer {
     Outputs,
-    Refusal { code: Code, reason: &'static str },
+    Refusal {
+        code: Code,
+        reason: &'static str,
+    },
+    /// None: the client has gone.
+    Nothing,
 }
 
 impl SentAnswer {
-    const GONE: SentAnswer = SentAnswer::Refusal { code: Code::Cancelled, reason: "cancelled" };
-
     pub(crate) fn of<T>(answer: &Result<T, Status>) -> SentAnswer {
         match answer {
             Ok(_) => SentAnswer::Outputs,
@@ -33,7 +36,7 @@ impl SentAnswer {
 
 impl RequestCount {
     pub(super) fn new(counters: RequestCounters, surface: Surface) -> RequestCount {
-        RequestCount { counters, surface, outcome: SentAnswer::GONE }
+        RequestCount { counters, surface, outcome: SentAnswer::Nothing }
     }
 
     /// Sets the outcome that is counted: this was passed to the connection.
@@ -53,6 +56,7 @@ impl Drop for RequestCount {
         match self.outcome {
             SentAnswer::Outputs => self.counters.succeeded(self.surface),
             SentAnswer::Refusal { code, reason } => self.counters.failed(self.surface, code.name(), reason),
+            SentAnswer::Nothing => self.counters.gone(self.surface, Code::Cancelled.name()),
         }
     }
 }
@@ -72,5 +76,24 @@ impl Receipt {
     /// Counts the request: the connection has taken its answer.
     pub(crate) fn taken(self) {
         self.count.sent(self.outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::Metrics;
+
+    #[test]
+    fn a_client_that_has_gone_is_counted_and_was_not_refused() {
+        let metrics = Metrics::new(true);
+        let count = || RequestCount::new(metrics.unserved().clone(), Surface::KserveGrpc);
+        drop(count());
+        assert!(metrics.refused().is_empty());
+        let counted = "sequor_requests_total{model=\"\",api=\"kserve_grpc\",code=\"CANCELLED\",reason=\"cancelled\"} 1";
+        assert!(metrics.encode().contains(counted), "{}", metrics.encode());
+        count().sent(SentAnswer::Refusal { code: Code::InvalidArgument, reason: "cancelled" });
+        let refused: Vec<_> = metrics.refused().into_values().flatten().collect();
+        assert_eq!(refused, [("cancelled", 1)], "the next step of a sequence that its cancelled request ended");
     }
 }

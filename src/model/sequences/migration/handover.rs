@@ -34,7 +34,7 @@ enum AtHome {
 /// Gives up a sequence that another server wants, or goes on with that.
 pub(in crate::model) fn hand_over(model: &Arc<ModelScheduler>, id: &Id) -> HandoverState {
     let Some(gate) = model.gate.clone() else { return HandoverState::Done };
-    let asked = match gate.close(id) {
+    let asked = match gate.close(id, model.now()) {
         HandoverGate::Gone => return HandoverState::Done,
         HandoverGate::Busy => return HandoverState::Busy,
         HandoverGate::Closed { asked } => asked,
@@ -42,7 +42,11 @@ pub(in crate::model) fn hand_over(model: &Arc<ModelScheduler>, id: &Id) -> Hando
     match at_home(model, id) {
         AtHome::Busy => {}
         AtHome::Idle(view) if !asked => {
-            gate.set_asked(id, ask_to_leave(model, &gate, id, &view));
+            // Before it is asked, because its reply may be here at once.
+            gate.set_asked(id, true);
+            if !ask_to_leave(model, &gate, id, &view) {
+                gate.set_asked(id, false);
+            }
         }
         AtHome::Idle(_) => {}
         AtHome::Unrun(seq, step, file) => drop(restart::leave(model, seq, Leaving::Spill, step, file)),
@@ -85,10 +89,13 @@ fn at_home(model: &ModelScheduler, id: &Id) -> AtHome {
     }
 }
 
-/// Releases an id without a sequence. Other servers learn how its last sequence ended.
+/// Releases an id without a sequence. Other servers learn how its last sequence ended. If that was dropped because this server was late, no
+/// other server need have taken it over, and its next step goes on from its stored state.
 fn unused(table: &Table, model: &str, id: &Id) -> TierChange {
     let ended = table.core.end_of(id).map(|stone| table.ended_state(stone));
-    TierChange::Release { key: TierKey::new(model, id), left: Released::Nothing { ended } }
+    let is_fenced = ended.as_ref().is_some_and(|ended| ended.why == EndReason::Fenced);
+    let left = if is_fenced { Released::AsStored { ended } } else { Released::Nothing { ended } };
+    TierChange::Release { key: TierKey::new(model, id), left }
 }
 
 /// Asks the instance of an idle sequence for its state. Returns whether it was asked.

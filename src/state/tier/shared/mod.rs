@@ -13,7 +13,7 @@
 //! - `shared_tier`: the store as a [`super::contract::Tier`]. It writes only sequences that this server owns.
 //! - `shared_store`: all of it, as the server uses it. `host`: the models, as the threads here use them.
 //! - `claims`: takes sequences over, on a thread of its own. `heartbeat`: keeps the lease. `yields`: listens for servers that want a sequence.
-//! - `listing`: the sequences that belong to no server.
+//! - `listing`: the sequences that belong to no server, and one sequence of any server.
 //!
 //! No code here knows a model or a request: [`SharedHost`] does.
 
@@ -34,6 +34,6 @@ mod yields;
 pub use claims::{ClaimFailure, ClaimOutcome, ClaimTask};
 pub use host::{HandoverState, SharedHost, SharedUsage};
 pub use lease::LeaseClock;
-pub use listing::UnownedSequence;
+pub use listing::{SharedSequence, UnownedSequence};
 pub use shared_store::{SharedOptions, SharedStore};
 pub use shared_tier::SharedTier;

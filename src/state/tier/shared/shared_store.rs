@@ -12,7 +12,7 @@ use super::heartbeat::Heartbeat;
 use super::host::{SharedHost, SharedUsage, StopSign};
 use super::lease::LeaseClock;
 use super::link::{RedisAddress, RedisLink};
-use super::listing::{self, UnownedSequence};
+use super::listing::{self, SharedSequence, UnownedSequence};
 use super::shared_tier::SharedTier;
 use super::yields::{self, HeardKeys};
 use crate::state::tier::error::TierError;
@@ -119,6 +119,12 @@ impl SharedStore {
     pub fn unowned(&self, model: &str, most: usize) -> Result<Vec<UnownedSequence>, TierError> {
         let mut link = RedisLink::new(self.address.clone(), Duration::ZERO);
         listing::unowned(&mut link, model, most)
+    }
+
+    /// Looks up one sequence that does not live here: the server that has it, and its stored state. Reads only its record.
+    pub fn find(&self, key: &TierKey) -> Result<Option<SharedSequence>, TierError> {
+        let mut link = RedisLink::new(self.address.clone(), Duration::ZERO);
+        listing::find(&mut link, key, &self.tier.run)
     }
 
     pub fn usage(&self) -> SharedUsage {

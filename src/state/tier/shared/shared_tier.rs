@@ -215,8 +215,8 @@ impl SharedTier {
                 Ok(Some(PlannedWrite::Clear { key: key.clone(), epoch }))
             }
             TierChange::Release { key, left } => {
-                let Ok(HeldRecord { epoch, .. }) = held(key) else { return Ok(None) };
-                self.release(bundle, key, epoch, left);
+                let Ok(HeldRecord { epoch, head, .. }) = held(key) else { return Ok(None) };
+                self.release(bundle, key, (epoch, head.as_deref()), left);
                 Ok(Some(PlannedWrite::Release { key: key.clone(), epoch }))
             }
             TierChange::UseEpochs { until } => {
@@ -243,10 +243,11 @@ impl SharedTier {
         }
     }
 
-    fn release(&self, bundle: &mut Bundle, key: &TierKey, epoch: u64, left: &Released) {
-        let (waits, idle, end) = match left {
-            Released::Waiting { idle_left } => (b"1", millis(*idle_left), Vec::new()),
-            Released::Nothing { ended } => {
+    fn release(&self, bundle: &mut Bundle, key: &TierKey, (epoch, head): (u64, Option<&StateHead>), left: &Released) {
+        let (waits, idle, end) = match (left, head) {
+            (Released::Waiting { idle_left }, _) => (b"1", millis(*idle_left), Vec::new()),
+            (Released::AsStored { .. }, Some(head)) => (b"1", millis(head.idle_left), Vec::new()),
+            (Released::Nothing { ended } | Released::AsStored { ended }, _) => {
                 (b"0", millis(None), ended.as_ref().map(|ended| ended.encode(key)).unwrap_or_default())
             }
         };
@@ -338,11 +339,8 @@ impl SharedTier {
         for portion in all.chunks(PORTION) {
             let mut bundle = Bundle::new();
             for (key, of) in portion {
-                let left = match &of.head {
-                    Some(head) => Released::Waiting { idle_left: head.idle_left },
-                    None => Released::Nothing { ended: None },
-                };
-                self.release(&mut bundle, key, of.epoch, &left);
+                let left = Released::AsStored { ended: None };
+                self.release(&mut bundle, key, (of.epoch, of.head.as_deref()), &left);
             }
             link.send(&bundle)?;
         }
