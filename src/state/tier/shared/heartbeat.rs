@@ -31,6 +31,8 @@ const UNUSED: Duration = Duration::from_secs(10);
 /// Longest time between two attempts while Redis is away.
 const AGAIN: Duration = Duration::from_millis(50);
 
+const LOST: &str = "the lease of this server has ended: it refuses steps of shared sequences until it has one";
+
 pub(super) struct Heartbeat {
     tier: Arc<SharedTier>,
     lease: Arc<LeaseClock>,
@@ -38,8 +40,6 @@ pub(super) struct Heartbeat {
     link: RedisLink,
     node: String,
     stop: Arc<StopSign>,
-    /// Whether the lease ended since the sequences were checked.
-    has_lapsed: bool,
     /// Whether the last heartbeat failed.
     is_away: bool,
     /// Servers without a heartbeat, and since when.
@@ -58,8 +58,8 @@ impl Heartbeat {
         stop: Arc<StopSign>,
     ) -> Heartbeat {
         let (swept, tidied, cursor) = (Instant::now(), Instant::now(), "0".to_owned());
-        let (has_lapsed, is_away, gone) = (false, false, HashMap::new());
-        Heartbeat { tier, lease, claims, link, node, stop, has_lapsed, is_away, gone, swept, tidied, cursor }
+        let (is_away, gone) = (false, HashMap::new());
+        Heartbeat { tier, lease, claims, link, node, stop, is_away, gone, swept, tidied, cursor }
     }
 
     /// Sends the first heartbeat of a server, which has no sequence yet.
@@ -120,36 +120,26 @@ impl Heartbeat {
         self.note_lapse();
     }
 
-    fn note_lapse(&mut self) {
+    fn note_lapse(&self) {
         if self.lease.lapse(self.lease.now()) {
-            self.has_lapsed = true;
-            tracing::error!(
-                "the lease of this server has ended: it refuses steps of shared sequences until it has one"
-            );
+            tracing::error!("{LOST}");
         }
     }
 
+    /// Renews the lease. If it had ended by the time of the answer, the sequences here are checked first.
     pub(super) fn renew(&mut self) -> Result<(), TierError> {
         let sent = self.lease.now();
-        self.note_lapse();
         let life = self.beat()?;
-        // The answer may have come after the end of the lease.
-        self.note_lapse();
-        if life != self.lease.life() {
-            self.has_lapsed = true;
-            if self.lease.end() {
-                tracing::error!(
-                    "Redis has lost the heartbeat of this server: it asks which sequences are still its own"
-                );
-            }
-        }
-        if !self.has_lapsed {
+        // Redis cannot have lost the heartbeat as long as the lease holds by this clock, unless it has lost its data or a clock stood still.
+        if self.lease.holds() && life == self.lease.life() {
             self.lease.renewed(sent, life);
             return Ok(());
         }
+        if self.lease.end() {
+            tracing::error!("{LOST}");
+        }
         let sent = self.check(sent, life)?;
         self.lease.renewed(sent, life);
-        self.has_lapsed = !self.lease.holds();
         Ok(())
     }
 

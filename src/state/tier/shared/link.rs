@@ -222,3 +222,21 @@ fn prepared(address: &RedisAddress) -> Result<Connection, TierError> {
     }
     Ok(connection)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_redis_said_has_no_password_and_no_end_without_limit() {
+        let address = RedisAddress::new("redis://user:s3cret@127.0.0.1:1", "redis://user:***@127.0.0.1:1").unwrap();
+        let unknown = "ERR unknown command 'AUTH', with args beginning with: 'user' 's3cret-and-mo' ";
+        assert_eq!(address.plain(unknown), "ERR unknown command 'AUTH', ");
+        assert_eq!(address.plain("ERR s3cret\r\nis wrong"), "ERR ***is wrong");
+        assert_eq!(address.plain(&"x".repeat(10_000)).len(), SAID);
+        let link = RedisLink::new(address, Duration::ZERO);
+        let answer = Value::BulkString(b"a state of a sequence".repeat(1000));
+        let TierError::Refused { what, .. } = link.unexpected(&answer) else { panic!("it is refused") };
+        assert_eq!(what, "its answer is a text");
+    }
+}

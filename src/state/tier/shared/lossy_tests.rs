@@ -1,7 +1,7 @@
 //! Servers whose link to Redis loses answers and delivers commands late: no step is stored twice, none is lost, and no server uses a sequence
 //! that another one has.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sequor_core::EndReason;
 
@@ -149,6 +149,13 @@ fn a_claim_without_an_answer_does_not_keep_the_sequence() {
         link.deliver(0);
         assert_eq!(other.held(7, false).1, 1, "{fault:?}");
     }
+    // A claim whose answer this server cannot use.
+    other.write(release(7)).unwrap();
+    redis.ask(&format!("HSET {} head unreadable", quoted(&keys::record(&key(7)))));
+    assert!(one.claim(7, false).is_err());
+    while owns(&redis, &one, 7) {
+        std::thread::yield_now();
+    }
     // Nothing asks for this one.
     link.meet(LinkFault::Hold, RecordScript::Claim);
     assert!(one.claim(8, true).is_err());
@@ -269,6 +276,8 @@ struct LossyWorld {
 
 const SERVERS: usize = 3;
 const IDS: usize = 3;
+/// Time in which a thread handles the answer to a release, even on a busy machine.
+const MOMENT: Duration = Duration::from_secs(2);
 
 impl LossyWorld {
     fn new(seed: u64) -> LossyWorld {
@@ -408,16 +417,15 @@ impl LossyWorld {
         self.check();
     }
 
-    /// No server with a lease has a sequence that is not its own.
+    /// No server with a lease has a sequence that is not its own, except for the moment in which it gives it up.
     fn check(&self) {
         for server in self.servers.iter().filter(|server| server.store.lease().holds()) {
-            for id in (1..=IDS as u64).filter(|id| server.store.holds(&key(*id))) {
-                assert!(
-                    owns(&self.redis, server, id) || !server.store.holds(&key(id)),
-                    "round {}: {:?} is not its own",
-                    self.round,
-                    key(id)
-                );
+            for id in 1..=IDS as u64 {
+                let since = Instant::now();
+                while server.store.holds(&key(id)) && !owns(&self.redis, server, id) {
+                    assert!(since.elapsed() < MOMENT, "round {}: sequence {id} is of two servers", self.round);
+                    std::thread::yield_now();
+                }
             }
         }
     }
