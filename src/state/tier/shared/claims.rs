@@ -209,7 +209,7 @@ impl ClaimThread {
         }
         let waiting: HashSet<&TierKey> = self.waiting.iter().map(|claim| &claim.task.key).collect();
         let tier = &self.tier;
-        // A claim that waits decides it. One that was decided since has another epoch.
+        // A claim that waits decides it. A claim that was decided since has another epoch.
         self.astray.retain(|key, epoch| !waiting.contains(key) && tier.epoch_of(key) == *epoch);
         let portion: Vec<TierKey> = self.astray.keys().take(PORTION).cloned().collect();
         let (mut bundle, owned) = (Bundle::new(), keys::owned(&tier.run));

@@ -435,7 +435,7 @@ impl LossyWorld {
 
 #[test]
 fn no_step_is_lost_or_stored_twice_over_links_that_lose_and_delay() {
-    let seeds = std::env::var("SEQUOR_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4);
+    let seeds = std::env::var("SEQUOR_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10);
     let mut counts = [0; 3];
     for seed in 1..=seeds {
         let mut world = LossyWorld::new(seed);
