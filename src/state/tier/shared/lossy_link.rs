@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -141,11 +141,14 @@ impl SharedLink {
         // The test may be over.
         let Ok(mut upstream) = TcpStream::connect(("127.0.0.1", redis)) else { return };
         upstream.set_nodelay(true).unwrap();
-        let (fault_of_reply, faults) = channel();
-        let (answering, answered) = channel();
+        let (fault_of_reply, faults) = sync_channel(16);
+        let (answering, answered) = sync_channel(1);
         let both = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
         let shared = Arc::clone(self);
-        std::thread::spawn(move || shared.answer(both, &faults, answering));
+        std::thread::spawn(move || {
+            shared.answer(both, &faults);
+            drop(answering);
+        });
         let mut buffer = vec![0; 1 << 16];
         while let Ok(count @ 1..) = client.read(&mut buffer) {
             let commands = &buffer[..count];
@@ -171,13 +174,8 @@ impl SharedLink {
         _ = upstream.shutdown(Shutdown::Write);
     }
 
-    /// Passes the answers of one connection on. `_answering` is closed at its end.
-    fn answer(
-        &self,
-        (mut upstream, mut client): (TcpStream, TcpStream),
-        faults: &Receiver<LinkFault>,
-        _answering: Sender<()>,
-    ) {
+    /// Passes the answers of one connection on.
+    fn answer(&self, (mut upstream, mut client): (TcpStream, TcpStream), faults: &Receiver<LinkFault>) {
         let mut buffer = vec![0; 1 << 16];
         while let Ok(count @ 1..) = upstream.read(&mut buffer) {
             match faults.try_recv() {

@@ -350,7 +350,7 @@ impl LossyWorld {
     }
 
     fn write(&mut self, at: usize, n: usize) {
-        // Rather one that has it, or believes so.
+        // Rather a server that has it, or believes so.
         let at = if self.believed[at][n].is_some() { at } else { (at + 1) % SERVERS };
         let (Some((incarnation, step)), mark) = (self.believed[at][n], self.round) else { return };
         let change = put_mark(1 + n as u64, (incarnation, step + 1), mark, None);
