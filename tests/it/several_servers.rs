@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -388,6 +388,60 @@ async fn requests_that_arrive_together_on_two_servers_each_get_their_turn() {
     for id in 1..=8 {
         assert_eq!(add(&mut first, model, id, 0, LAST).await, 20, "each step counts once");
     }
+}
+
+/// A proxy before Redis, at the port that it returns. It ends every connection on which a server gives a sequence up. Redis carries out the first
+/// such command.
+fn losing_releases(redis: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, is_first) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(true)));
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, is_first) = (client.unwrap(), Arc::clone(&is_first));
+            let Ok(mut upstream) = TcpStream::connect(("127.0.0.1", redis)) else { return };
+            let (mut answers, mut to_client) = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut answers, &mut to_client);
+                let _ = to_client.shutdown(Shutdown::Both);
+            });
+            std::thread::spawn(move || {
+                let mut buffer = vec![0; 1 << 16];
+                while let Ok(count @ 1..) = client.read(&mut buffer) {
+                    let commands = String::from_utf8_lossy(&buffer[..count]);
+                    let has = |name: &str| commands.contains(name);
+                    let releases = has("sequor:owned:") && has("sequor:end:") && !has("sequor:claims");
+                    if releases {
+                        let _ = client.shutdown(Shutdown::Both);
+                    }
+                    if releases && !is_first.swap(false, Ordering::SeqCst)
+                        || upstream.write_all(&buffer[..count]).is_err()
+                    {
+                        break;
+                    }
+                }
+                let _ = upstream.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_without_an_answer_leaves_the_sequence_to_the_other_server() {
+    let (folder, redis) = (repository("drain"), Redis::start());
+    let url = redis.url().replace(&redis.port.to_string(), &losing_releases(redis.port).to_string());
+    let call = Call::serve(folder.path()).environment("SEQUOR_STATE_URL", url);
+    let one = call.arguments(["--state-lease", SHORT, "--node", "a"]).start();
+    let other = node(folder.path(), &redis, "b", SHORT);
+    let (mut first, mut second) = (one.client().await, other.client().await);
+    let model = STRATEGIES[0];
+    assert_eq!(add(&mut first, model, 7, 1, FIRST).await, 1);
+    let moved = retried(&mut second, &step(model, 7, String::new(), 10, false, false)).await;
+    assert_eq!(sum(&moved), Some(11));
+    // The first server tries for a lease to hear that it has given the sequence up.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let back = retried(&mut first, &step(model, 7, String::new(), 100, false, false)).await;
+    assert_eq!(sum(&back), Some(111), "the step of the other server counts");
 }
 
 /// Sends the numbered steps of sequences of one id, one sequence after the other, to servers in turn, each step again until it is answered, until

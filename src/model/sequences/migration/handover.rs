@@ -33,9 +33,11 @@ enum AtHome {
 
 /// Gives up a sequence that another server wants, or goes on with that.
 pub(in crate::model) fn hand_over(model: &Arc<ModelScheduler>, id: &Id) -> HandoverState {
-    let Some(gate) = model.gate.clone() else { return HandoverState::Done };
+    let Some(gate) = model.gate.clone() else { return HandoverState::Absent };
     let asked = match gate.close(id, model.now()) {
-        HandoverGate::Gone => return HandoverState::Done,
+        // If it is released at present, the gate still has it.
+        HandoverGate::Gone if gate.owns(id) => return HandoverState::Done,
+        HandoverGate::Gone => return HandoverState::Absent,
         HandoverGate::Busy => return HandoverState::Busy,
         HandoverGate::Closed { asked } => asked,
     };
@@ -128,19 +130,41 @@ fn release(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, of: Vec<Releas
     gate.store().clone().write(changes, move |failed| {
         let Some(model) = weak.upgrade() else { return };
         for (place, (id, kept)) in ids.into_iter().enumerate() {
-            let error = failed.iter().find(|(of, _)| *of == place);
-            if let Some((_, error)) = error {
-                tracing::debug!(model = model.name, %error, "a sequence is not released yet");
-                if let Some(kept) = kept {
-                    model.table.lock().keep_again(id.clone(), kept);
+            match failed.iter().find(|(of, _)| *of == place) {
+                None => released(&model, &gate, &id),
+                Some((_, error)) => {
+                    tracing::debug!(model = model.name, %error, "a sequence is not released yet");
+                    not_released(&model, &gate, id, kept);
                 }
-                gate.note_unused(vec![id.clone()]);
-            }
-            if let Some(begins) = gate.released(&id, error.is_some()) {
-                claims::claim(&model, &gate, id, begins);
             }
         }
     });
+}
+
+/// Another server may have this id now. Requests that wait for it claim it.
+fn released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: &Id) {
+    if let Some(begins) = gate.released(id, false) {
+        claims::claim(model, gate, id.clone(), begins);
+    }
+}
+
+/// The release of an id has failed. If the store refused it, the sequence goes on here. If there was no answer, another server may have the
+/// sequence: so it is not here any more, and the next request claims it. What is stored of it is all that there is.
+fn not_released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: Id, kept: Option<KeptSequence>) {
+    let key = TierKey::new(&model.name, &id);
+    let shared = gate.store().shared();
+    if shared.is_some_and(|shared| !shared.holds(&key)) {
+        released(model, gate, &id);
+        // If the release did not reach Redis, the sequence would stay with this server.
+        return shared.into_iter().for_each(|shared| shared.disown(key.clone()));
+    }
+    if let Some(kept) = kept {
+        model.table.lock().keep_again(id.clone(), kept);
+    }
+    gate.note_unused(vec![id.clone()]);
+    if gate.released(&id, true).is_some() {
+        claims::go_on(model, gate, &id, true);
+    }
 }
 
 /// The sequence did not become idle in time. It stays here, and the requests that waited go on.
