@@ -149,7 +149,7 @@ fn released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: &Id) {
 }
 
 /// The release of an id has failed. If the store refused it, the sequence goes on here. If there was no answer, another server may have the
-/// sequence: so it is not here any more, and the next request claims it. What is stored of it is all that there is.
+/// sequence: so it is not here any more, and the next request claims it. The store has all of its state.
 fn not_released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: Id, kept: Option<KeptSequence>) {
     let key = TierKey::new(&model.name, &id);
     let shared = gate.store().shared();
