@@ -129,6 +129,9 @@ fn field(tag: u8, contents: &[u8]) -> Vec<u8> {
     field
 }
 
+/// Makes a message with this many parts.
+type MakeMessage = Box<dyn Fn(usize) -> Vec<u8>>;
+
 #[test]
 fn no_message_that_needs_no_scan_exceeds_a_limit() {
     let (few, default) = (limits(), ServerLimits::default());
@@ -139,9 +142,9 @@ fn no_message_that_needs_no_scan_exceeds_a_limit() {
         assert!(!is_needless(&of(4), &few) && scan(&of(4), &few).refused.is_some());
     }
     let input = |tag: u8, contents: &[u8]| field(0x2a, &field(tag, contents));
-    let list = |number: u8, contents: &[u8]| input(0x2a, &field(number << 3 | 2, contents));
+    let list = move |number: u8, contents: &[u8]| input(0x2a, &field(number << 3 | 2, contents));
     // Messages with this many of the smallest parts, each of them as deep as it may be.
-    let mut kinds: Vec<(String, Box<dyn Fn(usize) -> Vec<u8>>)> = vec![
+    let mut kinds: Vec<(String, MakeMessage)> = vec![
         ("parameters of an input".to_owned(), Box::new(move |count| field(0x2a, &[0x22, 0].repeat(count)))),
         ("parameters of an output".to_owned(), Box::new(move |count| field(0x32, &[0x12, 0].repeat(count)))),
         ("bytes_contents".to_owned(), Box::new(move |count| input(0x2a, &[0x42, 0].repeat(count)))),

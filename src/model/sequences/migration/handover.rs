@@ -134,7 +134,7 @@ fn release(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, of: Vec<Releas
                 None => released(&model, &gate, &id),
                 Some((_, error)) => {
                     tracing::debug!(model = model.name, %error, "a sequence is not released yet");
-                    not_released(&model, &gate, id, kept);
+                    not_released(&model, &gate, &id, kept);
                 }
             }
         }
@@ -150,11 +150,11 @@ fn released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: &Id) {
 
 /// The release of an id has failed. If the store refused it, the sequence goes on here. If there was no answer, another server may have the
 /// sequence: so it is not here any more, and the next request claims it. The store has all of its state.
-fn not_released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: Id, kept: Option<KeptSequence>) {
-    let key = TierKey::new(&model.name, &id);
+fn not_released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: &Id, kept: Option<KeptSequence>) {
+    let key = TierKey::new(&model.name, id);
     let shared = gate.store().shared();
     if shared.is_some_and(|shared| !shared.holds(&key)) {
-        released(model, gate, &id);
+        released(model, gate, id);
         // If the release did not reach Redis, the sequence would stay with this server.
         return shared.into_iter().for_each(|shared| shared.disown(key.clone()));
     }
@@ -162,8 +162,8 @@ fn not_released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: Id, k
         model.table.lock().keep_again(id.clone(), kept);
     }
     gate.note_unused(vec![id.clone()]);
-    if gate.released(&id, true).is_some() {
-        claims::go_on(model, gate, &id, true);
+    if gate.released(id, true).is_some() {
+        claims::go_on(model, gate, id, true);
     }
 }
 
