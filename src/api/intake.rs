@@ -20,6 +20,7 @@ use super::request_count::RequestCount;
 use super::{Deadline, RequestContext, Status};
 use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
+use crate::spans::{TracedStep, Tracer};
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
 use crate::telemetry::Metrics;
 use crate::telemetry::kinds::Gauge;
@@ -54,15 +55,22 @@ struct ApiState {
     peers: Peers,
     phase: watch::Sender<ServerPhase>,
     changes: Changes,
+    /// `None`: requests are not traced.
+    tracer: Option<Tracer>,
 }
 
 impl Api {
     pub fn new(repository: Repository, metrics: Metrics, limits: ServerLimits) -> Api {
+        Api::traced(repository, metrics, limits, None)
+    }
+
+    /// The same, with spans of its requests.
+    pub fn traced(repository: Repository, metrics: Metrics, limits: ServerLimits, tracer: Option<Tracer>) -> Api {
         let phase = watch::Sender::new(ServerPhase::Serving);
         let queued = QueuedBytes::new(limits.queued.0, metrics.queued().clone());
         let peers = Peers::new(limits, &metrics);
         let changes = Changes::default();
-        Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes }))
+        Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes, tracer }))
     }
 
     pub fn limits(&self) -> ServerLimits {
@@ -132,11 +140,20 @@ impl Api {
         names.iter().filter_map(|name| Some((name.clone(), value(name)?))).collect()
     }
 
-    /// Admits a request now, in the order of the calls, or refuses it. The answer is to be awaited.
-    pub(crate) fn begin(&self, context: &RequestContext, decoded: Decoded) -> Result<Underway, Failure> {
+    /// Admits a request now, in the order of the calls, or refuses it. The answer is to be awaited. `count` is that of [`Api::count`].
+    pub(crate) fn begin(
+        &self,
+        context: &RequestContext,
+        decoded: Decoded,
+        count: &mut RequestCount,
+    ) -> Result<Underway, Failure> {
         let flight = InFlightRequest::new(&self.0.metrics);
         let Decoded { model, request, mut permit } = decoded;
         let RequestContext { deadline, headers, connection, peer, .. } = context;
+        if let Some(span) = count.span() {
+            let step = &request.sequence;
+            span.describe(TracedStep { sequence: &step.id, start: step.start, end: step.end, request: &request.id });
+        }
         self.check_room(&request, &model)?;
         let peer_request = peer.request()?;
         permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
@@ -147,6 +164,7 @@ impl Api {
             connection: connection.as_ref(),
             patience,
             headers,
+            span: count.span().map(|span| span.model()),
             ..RequestOrigin::default()
         };
         let pending = Some(model.submit_from(origin, request)?);
@@ -198,16 +216,21 @@ impl Api {
         Ok(())
     }
 
-    /// The count of a request. If it was decoded, its model is served.
+    /// The count of a request, with its span if it is traced. If it was decoded, its model is served.
     pub(crate) fn count<T>(
         &self,
+        context: &RequestContext,
         surface: Surface,
         (model, version): (&str, &str),
         decoded: &Result<T, Status>,
     ) -> RequestCount {
         let is_served = decoded.is_ok() || self.0.repository.find(model, version).is_ok();
         let model = if is_served { model } else { "" };
-        RequestCount::new(&self.0.metrics, surface, model.to_owned())
+        let span = self.0.tracer.as_ref().and_then(|tracer| {
+            let parent = context.trace_parent.as_ref().and_then(|value| value.to_str().ok());
+            tracer.begin(parent, surface.name(), model)
+        });
+        RequestCount::new(&self.0.metrics, surface, model.to_owned(), span)
     }
 }
 

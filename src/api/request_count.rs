@@ -1,6 +1,8 @@
-//! Counts each request once, by its outcome: outputs, a refusal, or a cancellation because the client has gone.
+//! Counts each request once, by its outcome: outputs, a refusal, or a cancellation because the client has gone. The span of a traced request
+//! ends with it.
 
 use super::{Code, Status};
+use crate::spans::{RequestSpan, SpanEnd};
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::Surface;
 
@@ -13,6 +15,8 @@ pub(crate) struct RequestCount {
     /// Empty for a model that is not served, so that clients cannot create labels.
     model: String,
     outcome: SentAnswer,
+    /// `None` if the request is not traced.
+    span: Option<Box<RequestSpan>>,
 }
 
 /// The outcome of a request, for the labels of its count.
@@ -34,8 +38,18 @@ impl SentAnswer {
 }
 
 impl RequestCount {
-    pub(super) fn new(metrics: &Metrics, surface: Surface, model: String) -> RequestCount {
-        RequestCount { metrics: metrics.clone(), surface, model, outcome: SentAnswer::GONE }
+    pub(super) fn new(
+        metrics: &Metrics,
+        surface: Surface,
+        model: String,
+        span: Option<Box<RequestSpan>>,
+    ) -> RequestCount {
+        RequestCount { metrics: metrics.clone(), surface, model, outcome: SentAnswer::GONE, span }
+    }
+
+    /// The span of the request, if it is traced.
+    pub(super) fn span(&mut self) -> Option<&mut RequestSpan> {
+        self.span.as_deref_mut()
     }
 
     /// Sets the outcome that is counted: this was passed to the connection.
@@ -52,6 +66,12 @@ impl RequestCount {
 
 impl Drop for RequestCount {
     fn drop(&mut self) {
+        if let Some(span) = self.span.take() {
+            span.finish(match self.outcome {
+                SentAnswer::Outputs => SpanEnd::Answered,
+                SentAnswer::Refusal { code, reason } => SpanEnd::Refused { code: code.name(), reason },
+            });
+        }
         match self.outcome {
             SentAnswer::Outputs => self.metrics.request_succeeded(&self.model, self.surface),
             SentAnswer::Refusal { code, reason } => {

@@ -18,6 +18,7 @@ use super::kinds::{Counter, Gauge};
 use super::names::{Families, Labels, label};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, PluginMetrics};
+use super::spans::SpanCounters;
 
 /// How long unused series are still shown. A scrape then sees their last values, and a version that is loaded again continues its counts.
 const SHOWN_UNUSED: Duration = Duration::from_secs(300);
@@ -222,6 +223,11 @@ impl Metrics {
         if let Some(counter) = self.0.families.connections_closed.get(reason as usize) {
             counter.add(1);
         }
+    }
+
+    /// The counters of exported and lost spans.
+    pub fn spans(&self) -> SpanCounters {
+        self.0.families.spans.clone()
     }
 
     /// Counts a load or reload of a model that has ended.

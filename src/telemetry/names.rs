@@ -21,6 +21,7 @@ use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Second
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, OwnCounter, PluginMetrics};
 use super::server_gauges::ServerGauges;
+use super::spans::{SpanCounters, SpanLoss};
 use super::store::StoreGauges;
 
 pub(super) type Labels = Vec<(Cow<'static, str>, String)>;
@@ -58,6 +59,7 @@ pub(super) struct Families {
     pub(super) store: StoreGauges,
     pub(super) server: ServerGauges,
     pub(super) loads: Family<Counter>,
+    pub(super) spans: SpanCounters,
 }
 
 #[derive(Debug, Clone)]
@@ -166,6 +168,15 @@ fn server_gauges(r: &mut Registry) -> ServerGauges {
             "limits.queued, the maximum of sequor_requests_queued_bytes",
         ),
     }
+}
+
+fn span_counters(r: &mut Registry) -> SpanCounters {
+    let exported = Counter::default();
+    r.register("sequor_spans_exported_total", "Spans that the collector has taken", exported.clone());
+    let help = "Spans that were not exported, by reason: the queue was full, the collector failed, or it rejected them";
+    let dropped = family(r, "sequor_spans_dropped_total", help, Counter::default as fn() -> Counter);
+    let dropped = SpanLoss::ALL.map(|why| dropped.get_or_create_owned(&vec![label("reason", why.name())]));
+    SpanCounters { exported, dropped }
 }
 
 fn store_gauges(r: &mut Registry) -> StoreGauges {
@@ -333,6 +344,7 @@ impl Families {
             store: store_gauges(r),
             server: server_gauges(r),
             loads: family(r, "sequor_model_loads_total", "Loads and reloads of a model, by result", counter),
+            spans: span_counters(r),
         }
     }
 

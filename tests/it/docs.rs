@@ -87,6 +87,10 @@ fn meaning(support: &FlagSupport) -> (&'static str, String) {
             ("served", format!("`{key}`{how}"))
         }
         FlagSupport::Nothing(why) => ("no effect", (*why).to_owned()),
+        FlagSupport::Traces { instead } => {
+            let served = "with `mode=opentelemetry`: `otlp.endpoint` from `opentelemetry,url=URL`, `otlp.sample` = 1 / N from `rate=N`";
+            ("served", format!("{served}; `level=OFF` asks for nothing; else refused: {instead}"))
+        }
         FlagSupport::Refused { unless: [], instead } => ("refused", (*instead).to_owned()),
         FlagSupport::Refused { unless, instead } => {
             let unless: Vec<String> = unless.iter().map(|value| format!("`{value}`")).collect();

@@ -97,7 +97,7 @@ fn queued_replies_are_delivered_before_the_end() {
 #[test]
 fn a_reply_counts_when_taken_and_an_untaken_reply_counts_as_cancelled() {
     let metrics = Metrics::new(false);
-    let count = || RequestCount::new(&metrics, Surface::KserveGrpc, "m".to_owned());
+    let count = || RequestCount::new(&metrics, Surface::KserveGrpc, "m".to_owned(), None);
     let refusal = SentAnswer::of(&Err::<(), _>(Status::new(Code::Internal, "run_failed", "no")));
     let counted = |code: &str, reason: &str| {
         let series =

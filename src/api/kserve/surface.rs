@@ -75,8 +75,8 @@ impl Kserve {
         decoded: Result<Decoded, Status>,
     ) -> CallAnswer {
         let api = &self.0.api;
-        let count = api.count(call.surface, (&call.model, &call.version), &decoded);
-        let begun = decoded.and_then(|decoded| api.begin(context, decoded).map_err(|failure| triton::status(&failure)));
+        let mut count = api.count(context, call.surface, (&call.model, &call.version), &decoded);
+        let begun = decoded.and_then(|decoded| api.begin(context, decoded, &mut count).map_err(|failure| triton::status(&failure)));
         CallAnswer { call, count, begun: begun.map_err(Some) }
     }
 }

@@ -10,6 +10,7 @@
 //! - [`layers`]: merges the layers, and records which layer set each value.
 //! - [`access`]: groups of endpoints, and the headers that give access to them.
 //! - [`rates`]: the capacities of the resources that runs need.
+//! - [`otlp`]: the export of traces, also as OpenTelemetry's own variables set it · `triton_trace`: Triton's flag for it.
 //! - `by_memory`: limits that follow from the memory of this process.
 //! - [`settings`]: the checked result · [`shown`]: the same for operators to read.
 
@@ -19,14 +20,17 @@ pub mod file;
 pub mod flags;
 pub mod key;
 pub mod layers;
+pub mod otlp;
 pub mod rates;
 pub mod settings;
 pub mod shown;
 pub mod triton;
+mod triton_trace;
 
 pub use by_memory::HostMemory;
 pub use file::{Connections, Drain, Grpc, ServerLimits};
 pub use flags::{GivenFlags, args};
 pub use layers::Origin;
+pub use otlp::OtlpSettings;
 pub use settings::{HostInfo, Settings, config_path, load};
 pub use shown::Shown;

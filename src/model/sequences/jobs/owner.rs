@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::executor::ExecutorHandle;
+use crate::spans::ModelSpan;
 
 /// The facts of a request's call that its model uses.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,6 +23,8 @@ pub struct RequestOrigin<'a> {
     pub headers: &'a [(String, String)],
     /// The models whose plug-ins wait for this request, if a plug-in makes it.
     pub callers: Option<&'a Arc<[String]>>,
+    /// The span of the request, if it is traced.
+    pub span: Option<&'a Arc<ModelSpan>>,
 }
 
 /// Counts the live sequences of one client.

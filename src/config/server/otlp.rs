@@ -1,0 +1,300 @@
+//! The settings of the export of traces: the keys under `otlp`, and the variables that every OpenTelemetry program knows (`OTEL_*`).
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::file::{Otlp, OtlpProtocol};
+use super::layers::Origin;
+use crate::config::fault::{Fault, code};
+
+/// The path of a collector's traces over HTTP.
+const TRACES: &str = "/v1/traces";
+/// The variable whose URL already names the traces.
+const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+/// Maximum time of one export, unless `OTEL_EXPORTER_OTLP_TIMEOUT` says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// OpenTelemetry's variables for our keys. A later one wins over an earlier one, and our own variable over both.
+pub(super) const VARIABLES: [(&str, [&str; 2]); 2] = [
+    ("otlp.endpoint", ["OTEL_EXPORTER_OTLP_ENDPOINT", TRACES_ENDPOINT]),
+    ("otlp.protocol", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"]),
+];
+
+/// Where and how traces are exported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OtlpSettings {
+    pub url: CollectorUrl,
+    pub protocol: OtlpProtocol,
+    /// The share of requests that are traced if their clients do not decide.
+    pub sample: f64,
+    pub headers: OtlpHeaders,
+    /// Maximum time of one export.
+    pub timeout: Duration,
+    /// The authority that the collector's certificate comes from; `None` for those of the system.
+    pub authority: Option<PathBuf>,
+    /// The attributes of this server, by their names.
+    pub resource: Vec<(String, String)>,
+}
+
+/// The address of a collector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectorUrl {
+    pub is_tls: bool,
+    /// A name or an address; an IPv6 address without its brackets.
+    pub host: String,
+    pub port: u16,
+    /// The path for HTTP. gRPC has its own.
+    pub path: String,
+}
+
+/// Headers of every export. Their values may be secrets, so they are not shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct OtlpHeaders(pub Vec<(String, String)>);
+
+impl fmt::Debug for OtlpHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl CollectorUrl {
+    /// Host and port as a URL has them.
+    pub fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// Parses `http://HOST:PORT/PATH`. Scheme, port and path may be absent.
+    fn parse(text: &str, protocol: OtlpProtocol, names_traces: bool) -> Option<CollectorUrl> {
+        let (is_tls, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            Some(_) => return None,
+            None => (false, text),
+        };
+        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+            _ => (authority, protocol.default_port()),
+        };
+        let is_bracketed = host.starts_with('[') && host.ends_with(']');
+        let host = host.trim_matches(['[', ']']);
+        let is_host = !host.is_empty() && (is_bracketed || !host.contains(':'));
+        let is_plain = !text.contains(|c: char| c.is_whitespace() || c.is_control() || "@?#".contains(c));
+        let path = match path.trim_end_matches('/') {
+            path if names_traces || path.ends_with(TRACES) => path.to_owned(),
+            path => format!("{path}{TRACES}"),
+        };
+        let path = if path.is_empty() { "/".to_owned() } else { path };
+        (is_host && is_plain && port != 0).then(|| CollectorUrl { is_tls, host: host.to_owned(), port, path })
+    }
+}
+
+impl OtlpProtocol {
+    fn default_port(self) -> u16 {
+        match self {
+            OtlpProtocol::HttpProtobuf => 4318,
+            OtlpProtocol::Grpc => 4317,
+        }
+    }
+}
+
+/// The settings, if traces are exported. `node` is the name of this server.
+pub(super) fn resolve(
+    said: &Otlp,
+    endpoint_origin: &Origin,
+    variable: &dyn Fn(&str) -> Option<String>,
+    node: &str,
+) -> Result<Option<OtlpSettings>, Fault> {
+    let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+    let is_disabled = set("OTEL_SDK_DISABLED").is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
+    let Some(endpoint) = said.endpoint.as_deref().filter(|endpoint| !endpoint.is_empty() && !is_disabled) else {
+        return Ok(None);
+    };
+    let names_traces = *endpoint_origin == Origin::Environment(TRACES_ENDPOINT.to_owned());
+    let url = CollectorUrl::parse(endpoint, said.protocol, names_traces).ok_or_else(|| {
+        let what = format!("\"{endpoint}\" is no URL of a collector; write http://HOST:PORT or https://HOST:PORT");
+        Fault { at: endpoint_origin.at(), code: code::VALUE, what }
+    })?;
+    let of_variables = |names: [&str; 2]| -> Result<Vec<(String, String)>, Fault> {
+        let Some((name, text)) = names.into_iter().find_map(|name| Some((name.to_owned(), set(name)?))) else {
+            return Ok(Vec::new());
+        };
+        // The text may hold a secret, so the fault does not repeat it.
+        let what = || format!("{name} is no list of NAME=VALUE, separated by commas");
+        pairs(&text).ok_or_else(|| Fault { at: Origin::Environment(name.clone()).at(), code: code::VALUE, what: what() })
+    };
+    let headers = of_variables(["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"])?;
+    let attributes = of_variables(["OTEL_RESOURCE_ATTRIBUTES", "OTEL_RESOURCE_ATTRIBUTES"])?;
+    let timeout = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"].into_iter().find_map(&set);
+    let milliseconds = timeout.and_then(|text| text.trim().parse().ok()).filter(|milliseconds| *milliseconds > 0);
+    let authority =
+        ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"].into_iter().find_map(&set);
+    Ok(Some(OtlpSettings {
+        url,
+        protocol: said.protocol,
+        sample: said.sample,
+        headers: OtlpHeaders(headers),
+        timeout: milliseconds.map_or(TIMEOUT, Duration::from_millis),
+        authority: authority.map(PathBuf::from),
+        resource: resource(attributes, set("OTEL_SERVICE_NAME"), node),
+    }))
+}
+
+/// The attributes of this server. Those of the environment win over ours, and `OTEL_SERVICE_NAME` over both.
+fn resource(of_environment: Vec<(String, String)>, service: Option<String>, node: &str) -> Vec<(String, String)> {
+    let ours = [("service.name", "sequor"), ("service.instance.id", node), ("service.version", env!("CARGO_PKG_VERSION"))];
+    let ours = ours.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let named = service.map(|name| ("service.name".to_owned(), name));
+    let mut all: Vec<(String, String)> = Vec::new();
+    for (name, value) in ours.into_iter().chain(of_environment).chain(named) {
+        all.retain(|(other, _)| *other != name);
+        all.push((name, value));
+    }
+    all
+}
+
+/// Parses `NAME=VALUE,NAME=VALUE`. Values may be percent-encoded.
+fn pairs(text: &str) -> Option<Vec<(String, String)>> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let pair = |entry: &str| {
+        let (name, value) = entry.split_once('=')?;
+        let name = name.trim();
+        (!name.is_empty()).then(|| Some((name.to_owned(), percent_decoded(value.trim())?)))?
+    };
+    entries.map(pair).collect()
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        rest = match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                bytes.push(u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?);
+                after
+            }
+            (b'%', _) => return None,
+            _ => {
+                bytes.push(*first);
+                after
+            }
+        };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::server::flags::GivenFlags;
+    use crate::config::server::settings::{HostInfo, Settings, load};
+
+    fn settings(file: &str, variables: &[(&str, &str)]) -> Result<Settings, String> {
+        let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        let host = HostInfo { name: "here".to_owned(), memory: None };
+        let file = Some((Path::new("sequor.toml"), file));
+        load(file, &variable, &GivenFlags::default(), &host).map_err(|faults| {
+            faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        })
+    }
+
+    fn otlp(file: &str, variables: &[(&str, &str)]) -> OtlpSettings {
+        settings(file, variables).expect("settings").otlp.expect("traces are exported")
+    }
+
+    #[test]
+    fn a_collector_url_may_leave_out_scheme_port_and_path() {
+        let parse = |text: &str| CollectorUrl::parse(text, OtlpProtocol::HttpProtobuf, false);
+        let url = |is_tls, host: &str, port, path: &str| {
+            Some(CollectorUrl { is_tls, host: host.to_owned(), port, path: path.to_owned() })
+        };
+        assert_eq!(parse("http://c:4318"), url(false, "c", 4318, "/v1/traces"));
+        assert_eq!(parse("https://c"), url(true, "c", 4318, "/v1/traces"));
+        assert_eq!(parse("localhost:4318/v1/traces"), url(false, "localhost", 4318, "/v1/traces"));
+        assert_eq!(parse("https://c/otlp/"), url(true, "c", 4318, "/otlp/v1/traces"));
+        assert_eq!(parse("http://[::1]:9"), url(false, "::1", 9, "/v1/traces"));
+        assert_eq!(parse("http://[::1]"), url(false, "::1", 4318, "/v1/traces"));
+        assert_eq!(parse("http://[::1]:9").map(|url| url.authority()).as_deref(), Some("[::1]:9"));
+        for wrong in ["", "http://", "ftp://c", "http://c:x", "http://c:0", "http://a b", "http://k@c", "http://::1:9"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        let of_traces = CollectorUrl::parse("http://c/x", OtlpProtocol::Grpc, true);
+        assert_eq!(of_traces, url(false, "c", 4317, "/x"));
+    }
+
+    #[test]
+    fn without_an_endpoint_nothing_is_exported() {
+        assert_eq!(settings("[otlp]\nsample = 1.0\n", &[]).map(|settings| settings.otlp), Ok(None));
+        let disabled = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c"), ("OTEL_SDK_DISABLED", "true")];
+        assert_eq!(settings("", &disabled).map(|settings| settings.otlp), Ok(None));
+        let defaults = otlp("[otlp]\nendpoint = \"http://c\"\n", &[]);
+        assert_eq!((defaults.protocol, defaults.sample), (OtlpProtocol::HttpProtobuf, 0.01));
+        assert_eq!(defaults.timeout, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn variables_of_opentelemetry_are_below_ours_and_above_the_file() {
+        let file = "[otlp]\nendpoint = \"http://file\"\n";
+        let host = |variables: &[(&str, &str)]| otlp(file, variables).url.host;
+        let general = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://general");
+        let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces/as/it/is");
+        let ours = ("SEQUOR_OTLP_ENDPOINT", "http://ours");
+        assert_eq!((host(&[]), host(&[general])), ("file".to_owned(), "general".to_owned()));
+        assert_eq!((host(&[general, traces]), host(&[general, traces, ours])), ("traces".to_owned(), "ours".to_owned()));
+        assert_eq!(host(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), "file", "an empty variable is none");
+        assert_eq!(otlp(file, &[traces]).url.path, "/as/it/is");
+        let grpc = otlp(file, &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]);
+        assert_eq!((grpc.protocol, grpc.url.port), (OtlpProtocol::Grpc, 4317));
+        let shown = settings(file, &[general]).expect("settings").shown;
+        let row = shown.iter().find(|row| row.key == "otlp.endpoint").expect("a row");
+        assert_eq!(row.origin, "OTEL_EXPORTER_OTLP_ENDPOINT");
+    }
+
+    #[test]
+    fn headers_and_attributes_come_from_the_environment() {
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20s3cret, x-tenant=a"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=prod,service.name=other,service.instance.id=pod-1"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "250"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/ca.pem"),
+        ];
+        let file = "node = \"n1\"\n[otlp]\nendpoint = \"http://c\"\n";
+        let settings = otlp(file, &variables);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(settings.headers.0, [pair("authorization", "Bearer s3cret"), pair("x-tenant", "a")]);
+        assert!(!format!("{settings:?}").contains("s3cret"));
+        assert_eq!((settings.timeout, settings.authority), (Duration::from_millis(250), Some("/ca.pem".into())));
+        let of = |variables: &[(&str, &str)], name: &str| {
+            otlp(file, variables).resource.into_iter().find(|(other, _)| other == name).map(|(_, value)| value)
+        };
+        assert_eq!(of(&variables, "service.name").as_deref(), Some("other"));
+        assert_eq!(of(&variables, "service.instance.id").as_deref(), Some("pod-1"));
+        assert_eq!(of(&[], "service.name").as_deref(), Some("sequor"));
+        assert_eq!(of(&[], "service.instance.id").as_deref(), Some("n1"));
+        let named = [variables[1], ("OTEL_SERVICE_NAME", "asr")];
+        assert_eq!(of(&named, "service.name").as_deref(), Some("asr"));
+    }
+
+    #[test]
+    fn wrong_values_of_the_export_are_refused_at_their_place() {
+        assert_eq!(
+            settings("[otlp]\nendpoint = \"ftp://c\"\n", &[]).map(|_| ()),
+            Err("sequor.toml:2:1: \"ftp://c\" is no URL of a collector; write http://HOST:PORT or https://HOST:PORT".to_owned())
+        );
+        let sample = |value: &str| settings(&format!("[otlp]\nsample = {value}\n"), &[]).map(|_| ());
+        assert_eq!(sample("1.5"), Err("sequor.toml:2:1: otlp.sample must be from 0 to 1".to_owned()));
+        assert!(sample("-0.1").is_err() && sample("nan").is_err());
+        assert_eq!((sample("0"), sample("1"), sample("0.25")), (Ok(()), Ok(()), Ok(())));
+        let headers = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c"), ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret")];
+        let refused = settings("", &headers).map(|_| ()).expect_err("refused");
+        assert!(refused.starts_with("OTEL_EXPORTER_OTLP_HEADERS: ") && !refused.contains("s3cret"), "{refused}");
+        let protocol = settings("", &[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")]).map(|_| ()).expect_err("refused");
+        assert_eq!(protocol, "OTEL_EXPORTER_OTLP_PROTOCOL: \"http/json\" is none of http/protobuf, grpc");
+    }
+}
