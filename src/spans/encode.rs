@@ -40,7 +40,10 @@ fn spans(of: &FinishedSpan) -> Vec<Span> {
     let Some((times, [queue, run])) = of.at_model else { return all };
     let ended = of.until(times.answered);
     let taken = ended.saturating_sub(times.run);
-    all.push(Span { attributes: at_queue(&times), ..child(of, queue, "queue", (taken.saturating_sub(times.queue), taken)) });
+    all.push(Span {
+        attributes: at_queue(&times),
+        ..child(of, queue, "queue", (taken.saturating_sub(times.queue), taken))
+    });
     if !times.run.is_zero() {
         all.push(Span { attributes: at_run(&times), ..child(of, run, "run", (taken, ended)) });
     }

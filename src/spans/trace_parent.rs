@@ -39,7 +39,11 @@ mod tests {
     fn a_trace_parent_names_the_callers_span_and_its_decision() {
         let parent = |flags: &str| TraceParent::parse(&format!("00-{TRACE}-00f067aa0ba902b7-{flags}"));
         let expected = |is_sampled| {
-            Some(TraceParent { trace: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, span: 0x00f0_67aa_0ba9_02b7, is_sampled })
+            Some(TraceParent {
+                trace: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
+                span: 0x00f0_67aa_0ba9_02b7,
+                is_sampled,
+            })
         };
         assert_eq!((parent("01"), parent("00")), (expected(true), expected(false)));
         assert_eq!((parent("03"), parent("02")), (expected(true), expected(false)), "other flags have no meaning here");

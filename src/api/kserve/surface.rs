@@ -76,7 +76,8 @@ impl Kserve {
     ) -> CallAnswer {
         let api = &self.0.api;
         let mut count = api.count(context, call.surface, (&call.model, &call.version), &decoded);
-        let begun = decoded.and_then(|decoded| api.begin(context, decoded, &mut count).map_err(|failure| triton::status(&failure)));
+        let begun = decoded
+            .and_then(|decoded| api.begin(context, decoded, &mut count).map_err(|failure| triton::status(&failure)));
         CallAnswer { call, count, begun: begun.map_err(Some) }
     }
 }

@@ -152,7 +152,8 @@ impl GivenFlags {
     fn traces(&mut self, name: &str, values: &[String], instead: &str) {
         let TraceConfig { sets, notices, wrong } = TraceConfig::parse(values, instead);
         self.notices.extend(notices.into_iter().map(|notice| format!("{name} {notice}")));
-        self.wrong.extend(wrong.into_iter().map(|why| (name.to_owned(), code::NOT_SERVED, format!("not served: {why}"))));
+        self.wrong
+            .extend(wrong.into_iter().map(|why| (name.to_owned(), code::NOT_SERVED, format!("not served: {why}"))));
         let ours: Vec<_> = sets.into_iter().map(|(key, value)| (key, name.to_owned(), vec![value])).collect();
         // The last value of a key counts.
         self.values.splice(0..0, ours);

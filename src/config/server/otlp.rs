@@ -125,7 +125,11 @@ pub(super) fn resolve(
         };
         // The text may hold a secret, so the fault does not repeat it.
         let what = || format!("{name} is no list of NAME=VALUE, separated by commas");
-        pairs(&text).ok_or_else(|| Fault { at: Origin::Environment(name.clone()).at(), code: code::VALUE, what: what() })
+        pairs(&text).ok_or_else(|| Fault {
+            at: Origin::Environment(name.clone()).at(),
+            code: code::VALUE,
+            what: what(),
+        })
     };
     let headers = of_variables(["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"])?;
     let attributes = of_variables(["OTEL_RESOURCE_ATTRIBUTES", "OTEL_RESOURCE_ATTRIBUTES"])?;
@@ -146,7 +150,8 @@ pub(super) fn resolve(
 
 /// The attributes of this server. Those of the environment win over ours, and `OTEL_SERVICE_NAME` over both.
 fn resource(of_environment: Vec<(String, String)>, service: Option<String>, node: &str) -> Vec<(String, String)> {
-    let ours = [("service.name", "sequor"), ("service.instance.id", node), ("service.version", env!("CARGO_PKG_VERSION"))];
+    let ours =
+        [("service.name", "sequor"), ("service.instance.id", node), ("service.version", env!("CARGO_PKG_VERSION"))];
     let ours = ours.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let named = service.map(|name| ("service.name".to_owned(), name));
     let mut all: Vec<(String, String)> = Vec::new();
@@ -199,9 +204,8 @@ mod tests {
         let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         let host = HostInfo { name: "here".to_owned(), memory: None };
         let file = Some((Path::new("sequor.toml"), file));
-        load(file, &variable, &GivenFlags::default(), &host).map_err(|faults| {
-            faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        })
+        load(file, &variable, &GivenFlags::default(), &host)
+            .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
     fn otlp(file: &str, variables: &[(&str, &str)]) -> OtlpSettings {
@@ -221,7 +225,8 @@ mod tests {
         assert_eq!(parse("http://[::1]:9"), url(false, "::1", 9, "/v1/traces"));
         assert_eq!(parse("http://[::1]"), url(false, "::1", 4318, "/v1/traces"));
         assert_eq!(parse("http://[::1]:9").map(|url| url.authority()).as_deref(), Some("[::1]:9"));
-        for wrong in ["", "http://", "ftp://c", "http://c:x", "http://c:0", "http://a b", "http://k@c", "http://::1:9"] {
+        for wrong in ["", "http://", "ftp://c", "http://c:x", "http://c:0", "http://a b", "http://k@c", "http://::1:9"]
+        {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
         let of_traces = CollectorUrl::parse("http://c/x", OtlpProtocol::Grpc, true);
@@ -246,7 +251,10 @@ mod tests {
         let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces/as/it/is");
         let ours = ("SEQUOR_OTLP_ENDPOINT", "http://ours");
         assert_eq!((host(&[]), host(&[general])), ("file".to_owned(), "general".to_owned()));
-        assert_eq!((host(&[general, traces]), host(&[general, traces, ours])), ("traces".to_owned(), "ours".to_owned()));
+        assert_eq!(
+            (host(&[general, traces]), host(&[general, traces, ours])),
+            ("traces".to_owned(), "ours".to_owned())
+        );
         assert_eq!(host(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), "file", "an empty variable is none");
         assert_eq!(otlp(file, &[traces]).url.path, "/as/it/is");
         let grpc = otlp(file, &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]);
@@ -285,7 +293,8 @@ mod tests {
     fn wrong_values_of_the_export_are_refused_at_their_place() {
         assert_eq!(
             settings("[otlp]\nendpoint = \"ftp://c\"\n", &[]).map(|_| ()),
-            Err("sequor.toml:2:1: \"ftp://c\" is no URL of a collector; write http://HOST:PORT or https://HOST:PORT".to_owned())
+            Err("sequor.toml:2:1: \"ftp://c\" is no URL of a collector; write http://HOST:PORT or https://HOST:PORT"
+                .to_owned())
         );
         let sample = |value: &str| settings(&format!("[otlp]\nsample = {value}\n"), &[]).map(|_| ());
         assert_eq!(sample("1.5"), Err("sequor.toml:2:1: otlp.sample must be from 0 to 1".to_owned()));

@@ -106,7 +106,8 @@ pub fn load(
     let restricted = restricted(&said, &layers).map_err(|wrong| faults.extend(wrong));
     let auth = auth(&said, &layers).map_err(|wrong| faults.push(wrong));
     let node = said.node.as_deref().unwrap_or(&host.name);
-    let otlp = otlp::resolve(&said.otlp, &layers.origin("otlp.endpoint"), variable, node).map_err(|wrong| faults.push(wrong));
+    let otlp =
+        otlp::resolve(&said.otlp, &layers.origin("otlp.endpoint"), variable, node).map_err(|wrong| faults.push(wrong));
     match (restricted, auth, otlp) {
         (Ok(restricted), Ok(auth), Ok(otlp)) if faults.is_empty() => {
             Ok(Settings { otlp, ..resolve(said, (restricted, auth), layers.origins, host) })

@@ -73,7 +73,8 @@ const NO: &[&str] = &["false", "0"];
 const NO_TLS: &str = "TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca";
 const NO_PINGS: &str =
     "the server closes no connection for its pings; --grpc-keepalive sets when it pings a silent one";
-const NO_TRACE: &str = "spans go to an OpenTelemetry collector (--otlp-endpoint URL), and requests are recorded with --record FILE";
+const NO_TRACE: &str =
+    "spans go to an OpenTelemetry collector (--otlp-endpoint URL), and requests are recorded with --record FILE";
 const NO_SHARING: &str = "a port belongs to one server; put a proxy in front of several";
 const NO_HEADERS: &str = "headers are not forwarded to models; send request parameters";
 const NO_GPU: &str = "instances take GPU memory as they need it; a model's instance_group names its GPUs";
@@ -293,7 +294,9 @@ mod tests {
             match flag.support {
                 Own => assert!(ours.contains(flag.name), "--{} is no flag of ours", flag.name),
                 Sets { key, .. } => assert!(keys().any(|k| k.path == key && k.is_served()), "no key {key}"),
-                Nothing(text) | Refused { instead: text, .. } | Traces { instead: text } => assert!(!text.is_empty() && !text.ends_with('.')),
+                Nothing(text) | Refused { instead: text, .. } | Traces { instead: text } => {
+                    assert!(!text.is_empty() && !text.ends_with('.'))
+                }
             }
             assert!(matches!(flag.support, Own) || !ours.contains(flag.name), "--{} is ours", flag.name);
         }

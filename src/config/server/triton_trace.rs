@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn opentelemetry_mode_sets_the_endpoint_and_the_sample() {
-        let config = parse(&["mode=opentelemetry", "opentelemetry,url=http://c:4318/v1/traces", "rate=100", "level=TIMESTAMPS"]);
+        let config =
+            parse(&["mode=opentelemetry", "opentelemetry,url=http://c:4318/v1/traces", "rate=100", "level=TIMESTAMPS"]);
         let set = |key: &'static str, value: &str| (key, value.to_owned());
         assert_eq!(config.sets, [set("otlp.endpoint", "http://c:4318/v1/traces"), set("otlp.sample", "0.01")]);
         assert_eq!((config.notices, config.wrong), (vec![], vec![]));
