@@ -36,18 +36,31 @@ static ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
 // === messages stay bytes ===
 
+/// Bytes of the two buffers of a call with one message. Most messages fit, and larger ones take a larger buffer. Tonic's default is 8 KiB,
+/// which costs the allocator several times as much.
+const UNARY_BUFFER: usize = 768;
+/// Bytes of a message after which tonic passes it on in parts: its default.
+const YIELD: usize = 32 << 10;
+
 /// Encodes answers; requests stay bytes.
 #[derive(Debug)]
-pub(crate) struct RawCodec<T>(PhantomData<T>);
+pub(crate) struct RawCodec<T> {
+    buffers: BufferSettings,
+    encodes: PhantomData<T>,
+}
 
-impl<T> Default for RawCodec<T> {
-    fn default() -> Self {
-        RawCodec(PhantomData)
+impl<T> RawCodec<T> {
+    pub(crate) fn new(kind: CallKind) -> Self {
+        let buffers = match kind {
+            CallKind::Unary => BufferSettings::new(UNARY_BUFFER, YIELD),
+            CallKind::Stream => BufferSettings::default(),
+        };
+        RawCodec { buffers, encodes: PhantomData }
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct RawDecoder;
+pub(crate) struct RawDecoder(BufferSettings);
 
 impl<T: Message + Send + 'static> Codec for RawCodec<T> {
     type Encode = T;
@@ -56,11 +69,11 @@ impl<T: Message + Send + 'static> Codec for RawCodec<T> {
     type Decoder = RawDecoder;
 
     fn encoder(&mut self) -> ProstEncoder<T> {
-        ProstEncoder::new(BufferSettings::default())
+        ProstEncoder::new(self.buffers)
     }
 
     fn decoder(&mut self) -> RawDecoder {
-        RawDecoder
+        RawDecoder(self.buffers)
     }
 }
 
@@ -70,6 +83,10 @@ impl Decoder for RawDecoder {
 
     fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, tonic::Status> {
         Ok(Some(message.copy_to_bytes(message.remaining())))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        self.0
     }
 }
 
@@ -95,6 +112,15 @@ pub(crate) struct Unpacked {
 }
 
 impl Unpacked {
+    /// Takes the turn of a unary call whose body has arrived completely, if every earlier request is admitted.
+    pub(crate) fn now(api: &Api, context: &RequestContext, message: usize) -> Option<Unpacked> {
+        let turn = context.order.try_turn()?;
+        Some(match api.body_permit(context, message) {
+            Ok(permit) => Unpacked { permit: Ok(permit), turn: Some(turn) },
+            Err(failure) => Unpacked { permit: Err(failure), turn: None },
+        })
+    }
+
     /// Waits for the turn of a unary call whose body has arrived completely. The permit counts the bytes as received.
     pub(crate) async fn in_turn(api: &Api, context: &RequestContext, message: usize) -> Unpacked {
         match api.turn(context, message).await {
@@ -104,13 +130,13 @@ impl Unpacked {
     }
 }
 
-/// Decompressed messages of a call that are not read yet, in order.
+/// Decompressed messages of a call that are not read yet, in order. `None` for a call without compression.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct UnpackedQueue(Arc<Mutex<VecDeque<Unpacked>>>);
+pub(crate) struct UnpackedQueue(Option<Arc<Mutex<VecDeque<Unpacked>>>>);
 
 impl UnpackedQueue {
     pub(crate) fn pop(&self) -> Option<Unpacked> {
-        self.0.lock().pop_front()
+        self.0.as_ref()?.lock().pop_front()
     }
 }
 
@@ -135,8 +161,12 @@ where
     B::Error: Into<axum::BoxError>,
 {
     let (mut parts, body) = request.into_parts();
-    let (body, queue) = (Body::new(body), UnpackedQueue::default());
-    let Some(packing) = packing(&parts.headers) else { return (Request::from_parts(parts, body), queue) };
+    let body = Body::new(body);
+    let Some(packing) = packing(&parts.headers) else {
+        return (Request::from_parts(parts, body), UnpackedQueue::default());
+    };
+    let ready = Arc::<Mutex<VecDeque<Unpacked>>>::default();
+    let queue = UnpackedQueue(Some(Arc::clone(&ready)));
     parts.headers.remove(&ENCODING);
     let state = Unpacking {
         api: api.clone(),
@@ -147,7 +177,7 @@ where
         received: BytesMut::new(),
         held: None,
         ready: VecDeque::new(),
-        queue: queue.clone(),
+        messages: ready,
         is_plain: false,
     };
     let frames = futures_util::stream::unfold(state, |mut state| async move { Some((state.next().await?, state)) });
@@ -171,7 +201,8 @@ struct Unpacking {
     held: Option<PackedMessage>,
     /// The messages to pass on.
     ready: VecDeque<Bytes>,
-    queue: UnpackedQueue,
+    /// The same messages for their handler.
+    messages: Arc<Mutex<VecDeque<Unpacked>>>,
     /// Whether the rest is passed on unchanged. It is malformed or too long, and tonic reports that.
     is_plain: bool,
 }
@@ -280,7 +311,7 @@ impl Unpacking {
         let mut head = BytesMut::with_capacity(HEAD);
         head.extend_from_slice(&[0]);
         head.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
-        self.queue.0.lock().push_back(Unpacked { permit, turn });
+        self.messages.lock().push_back(Unpacked { permit, turn });
         self.ready.extend([head.freeze(), message]);
         Ok(())
     }

@@ -6,25 +6,26 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use sequor_core::Refusal;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::audit::Changes;
 use super::order::Turn;
 use super::peers::{PeerRequest, Peers};
 use super::queued::{QueuedBytes, QueuedBytesPermit};
 use super::request_count::RequestCount;
-use super::{Deadline, RequestContext, Status};
+use super::{Deadline, RequestContext};
 use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
-use crate::spans::{TracedStep, Tracer};
+use crate::spans::{TracedCall, TracedStep, Tracer};
 use crate::telemetry::Metrics;
+use crate::telemetry::Surface;
 use crate::telemetry::kinds::Gauge;
-use crate::telemetry::metrics::Surface;
 
 /// A body up to this size counts against `limits.queued` only while its request waits for its turn.
 const SMALL_BODY: usize = 64 << 10;
@@ -73,8 +74,8 @@ impl Api {
         Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes, tracer }))
     }
 
-    pub fn limits(&self) -> ServerLimits {
-        self.0.limits
+    pub fn limits(&self) -> &ServerLimits {
+        &self.0.limits
     }
 
     pub fn repository(&self) -> &Repository {
@@ -216,21 +217,25 @@ impl Api {
         Ok(())
     }
 
-    /// The count of a request, with its span if it is traced. If it was decoded, its model is served.
-    pub(crate) fn count<T>(
+    /// The count of a request, with its span if it is traced: of its model if that is known, otherwise of the model of this name and version,
+    /// if that is served.
+    pub(crate) fn count(
         &self,
         context: &RequestContext,
         surface: Surface,
         (model, version): (&str, &str),
-        decoded: &Result<T, Status>,
+        known: Option<&ModelHandle>,
     ) -> RequestCount {
-        let is_served = decoded.is_ok() || self.0.repository.find(model, version).is_ok();
-        let model = if is_served { model } else { "" };
+        let found = || self.0.repository.find(model, version).ok().map(|found| found.request_counters());
+        let counters = known.map(ModelHandle::request_counters).or_else(found);
         let span = self.0.tracer.as_ref().and_then(|tracer| {
             let parent = context.trace_parent.as_ref().and_then(|value| value.to_str().ok());
-            tracer.begin(parent, surface.name(), model)
+            // Clients cannot make names of spans, so a model that is not served has none.
+            let client = Some(context.caller.address.ip());
+            let call = TracedCall { surface, is_stream: context.is_stream, client };
+            tracer.begin(parent, call, if counters.is_some() { model } else { "" })
         });
-        RequestCount::new(&self.0.metrics, surface, model.to_owned(), span)
+        RequestCount::new(counters.unwrap_or_else(|| self.0.metrics.unserved().clone()), surface, span)
     }
 }
 
@@ -258,10 +263,32 @@ pub struct Underway {
 }
 
 impl Underway {
-    /// Awaits the answer until the client's deadline.
-    pub(crate) async fn by_deadline(self) -> Result<InferAnswer, Failure> {
-        let Some(Deadline { at, allowed }) = self.deadline else { return self.await };
-        tokio::time::timeout_at(at, self).await.unwrap_or(Err(Failure::Deadline { allowed }))
+    /// The answer until the client's deadline.
+    pub(crate) fn by_deadline(self) -> ByDeadline {
+        let until = self.deadline.map(|deadline| (Box::pin(sleep_until(deadline.at)), deadline.allowed));
+        ByDeadline { underway: self, until }
+    }
+}
+
+/// A request until its client's deadline. Dropping it cancels the request.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the request"]
+pub(crate) struct ByDeadline {
+    underway: Underway,
+    /// The deadline, if there is one, and the time that the client allowed.
+    until: Option<(Pin<Box<Sleep>>, Duration)>,
+}
+
+impl Future for ByDeadline {
+    type Output = Result<InferAnswer, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(outcome) = Pin::new(&mut self.underway).poll(cx) {
+            return Poll::Ready(outcome);
+        }
+        let Some((deadline, allowed)) = &mut self.until else { return Poll::Pending };
+        let allowed = *allowed;
+        deadline.as_mut().poll(cx).map(|()| Err(Failure::Deadline { allowed }))
     }
 }
 

@@ -12,6 +12,7 @@
 //! - [`order`]: the order of the requests of a connection · [`upgrades`]: upgraded connections.
 //! - [`code`], [`status`]: the outcome of a request without an answer · `refusal`: the common part of all surfaces' refusals · `triton`:
 //!   the table from failures to Triton's sentences · `control`: index, load and unload of models.
+//! - `remedies`: what prevents each end and refusal, for operators.
 //! - [`health`]: the health service of gRPC · `audit`: the record of changes and who made them.
 //! - [`admin`]: the calls of operators: plug-ins, models, status.
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
@@ -42,6 +43,7 @@ pub mod order;
 pub(crate) mod peers;
 pub(crate) mod queued;
 pub(crate) mod refusal;
+pub(crate) mod remedies;
 pub(crate) mod request_count;
 pub mod status;
 pub mod tfs;

@@ -120,6 +120,8 @@ fn of_refused(refused: &Refused) -> Retry {
         }
         // If a START is retried, it goes to the version that takes new sequences then.
         Refusal::Ended(EndReason::Drained) if refused.may_retry => Retry::After(RETRY_AFTER),
+        // The step goes on from what is stored, on this server or on the other one.
+        Refusal::Ended(EndReason::Fenced) => Retry::After(RETRY_AFTER),
         Refusal::Unknown(_)
         | Refusal::Ended(_)
         | Refusal::NoId

@@ -3,17 +3,15 @@
 
 use super::{Code, Status};
 use crate::spans::{RequestSpan, SpanEnd};
-use crate::telemetry::Metrics;
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::RequestCounters;
+use crate::telemetry::Surface;
 
 /// Counts one request when it is dropped. Without a call of [`RequestCount::sent`], the outcome is that the client has gone.
 #[derive(Debug)]
 #[must_use = "dropping it counts a client that has gone"]
 pub(crate) struct RequestCount {
-    metrics: Metrics,
+    counters: RequestCounters,
     surface: Surface,
-    /// Empty for a model that is not served, so that clients cannot create labels.
-    model: String,
     outcome: SentAnswer,
     /// `None` if the request is not traced.
     span: Option<Box<RequestSpan>>,
@@ -38,18 +36,22 @@ impl SentAnswer {
 }
 
 impl RequestCount {
-    pub(super) fn new(
-        metrics: &Metrics,
-        surface: Surface,
-        model: String,
-        span: Option<Box<RequestSpan>>,
-    ) -> RequestCount {
-        RequestCount { metrics: metrics.clone(), surface, model, outcome: SentAnswer::GONE, span }
+    pub(super) fn new(counters: RequestCounters, surface: Surface, span: Option<Box<RequestSpan>>) -> RequestCount {
+        RequestCount { counters, surface, outcome: SentAnswer::GONE, span }
     }
 
     /// The span of the request, if it is traced.
     pub(super) fn span(&mut self) -> Option<&mut RequestSpan> {
         self.span.as_deref_mut()
+    }
+
+    /// The outcome for the span.
+    fn end(&self) -> SpanEnd {
+        let SentAnswer::Refusal { code, reason } = self.outcome else { return SpanEnd::Answered };
+        let status = if self.surface == Surface::TfsHttp { code.tfs_http() } else { code.http() };
+        // No response is sent to a client that has gone.
+        let http = (self.outcome != SentAnswer::GONE).then_some(status);
+        SpanEnd::Refused { code: code.name(), reason, grpc: code.grpc() as i32, http }
     }
 
     /// Sets the outcome that is counted: this was passed to the connection.
@@ -67,16 +69,11 @@ impl RequestCount {
 impl Drop for RequestCount {
     fn drop(&mut self) {
         if let Some(span) = self.span.take() {
-            span.finish(match self.outcome {
-                SentAnswer::Outputs => SpanEnd::Answered,
-                SentAnswer::Refusal { code, reason } => SpanEnd::Refused { code: code.name(), reason },
-            });
+            span.finish(self.end());
         }
         match self.outcome {
-            SentAnswer::Outputs => self.metrics.request_succeeded(&self.model, self.surface),
-            SentAnswer::Refusal { code, reason } => {
-                self.metrics.request_failed(&self.model, self.surface, code.name(), reason);
-            }
+            SentAnswer::Outputs => self.counters.succeeded(self.surface),
+            SentAnswer::Refusal { code, reason } => self.counters.failed(self.surface, code.name(), reason),
         }
     }
 }

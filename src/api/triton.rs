@@ -165,6 +165,7 @@ fn refused(refused: &Refused) -> (Code, String) {
     match refusal {
         Refusal::Unknown(tomb) => (Code::InvalidArgument, unknown(refused, *tomb)),
         Refusal::Ended(EndReason::Drained) if refused.may_retry => (Code::Unavailable, retired_at_start(model, id)),
+        Refusal::Ended(EndReason::Fenced) => (Code::Unavailable, fenced(model, id)),
         Refusal::Ended(why) => {
             let because = format!("it {} while this request waited", ended_because(refused, *why));
             (Code::InvalidArgument, start_needed(model, id, &because))
@@ -322,6 +323,14 @@ pub(super) fn ended_because(refused: &Refused, why: EndReason) -> String {
         EndReason::Broken => format!("was ended by a step that failed in {world} '{plugin}'"),
         _ => format!("{} by {world} '{plugin}'", past(why)),
     }
+}
+
+/// A request of a sequence that another server has taken over. That server, or this one, goes on from the last stored step.
+fn fenced(model: &str, id: &Id) -> String {
+    format!(
+        "sequence {id} of model '{model}' was taken over by another node while this request waited; retry after {}",
+        span(RETRY_AFTER)
+    )
 }
 
 /// Why a sequence ended, as the continuation of "sequence 7".

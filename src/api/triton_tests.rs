@@ -109,6 +109,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("not-finite", tomb(EndReason::NotFinite)),
         ("member-failed", tomb(EndReason::Member)),
         ("ended-while-waiting", Refusal::Ended(EndReason::Idle)),
+        ("fenced-while-waiting", Refusal::Ended(EndReason::Fenced)),
         ("retired-at-start", Refusal::Ended(EndReason::Drained)),
         ("no-id", Refusal::NoId),
         ("live", Refusal::Live),

@@ -137,7 +137,7 @@ fn model(
     report.models += 1;
     let metrics = Metrics::new(false);
     // Like `serve`, refuses durable models if the settings name no state directory.
-    let keeps = report.has_settings && settings.state.dir.as_os_str().is_empty();
+    let keeps = report.has_settings && settings.state.dir.as_os_str().is_empty() && settings.state.url.is_none();
     let repository = launch::trial(library, settings, &metrics, keeps)?;
     repository.govern(RepositoryControl { mode: ControlMode::None, directories: repositories.to_vec() });
     repository.load(folder);

@@ -13,13 +13,14 @@ use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
 use crate::config::model::draft;
+use crate::config::server::store_url::StoreUrl;
 use crate::config::server::{Connections, Settings, Shown, file};
 use crate::model::repository::{epoch_now, first_id_of};
 use crate::model::{Repository, RepositoryOptions, SequenceStore};
 use crate::server::{
     Addresses, AdminOptions, ApiKeys, ClientKeys, Listeners, ServerOptions, Tls, TlsFiles, descriptors, listeners,
 };
-use crate::state::tier::{self, OpenedStore, Tier as _};
+use crate::state::tier::{self, OpenedStore, SharedOptions, SharedStore, Tier as _};
 use crate::telemetry::Metrics;
 
 /// Maximum memory that is kept for reuse by answers.
@@ -110,8 +111,27 @@ fn over(
     Ok(repository)
 }
 
+/// Connects to the store that several servers share.
+fn shared(settings: &Settings, url: &StoreUrl) -> Result<RepositoryOptions, Failed> {
+    let options = RepositoryOptions::default();
+    let failed = |e: &dyn std::fmt::Display| Failed::Configuration(format!("state.url: {e}"));
+    let store = SharedStore::open(SharedOptions {
+        url: url.expose().to_owned(),
+        shown: url.shown(),
+        node: settings.node.clone(),
+        lease: settings.state.lease.0,
+    });
+    let store = store.map_err(|e| failed(&e))?;
+    let epoch = store.tier().next_epoch(epoch_now()).map_err(|e| failed(&e))?;
+    let store = SequenceStore::of_servers(store, epoch, options.clock.clone()).map_err(|e| failed(&e))?;
+    Ok(RepositoryOptions { store: Some(Arc::new(store)), first_id: Some(first_id_of(epoch)), ..options })
+}
+
 /// Opens the store of sequences, if one is configured. Also returns a first id for assigned sequence ids that no earlier server has used.
 fn stored(settings: &Settings) -> Result<RepositoryOptions, Failed> {
+    if let Some(url) = &settings.state.url {
+        return shared(settings, url);
+    }
     let options = RepositoryOptions::default();
     let Some(directory) = some(&settings.state.dir) else { return Ok(options) };
     let failed = |e: &dyn std::fmt::Display| Failed::Configuration(format!("state.dir: {e}"));

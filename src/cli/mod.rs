@@ -26,6 +26,7 @@ mod report;
 mod runtime;
 mod serve;
 mod simulate;
+mod terminal;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -50,6 +51,8 @@ fn commands() -> Vec<(Command, CommandFn)> {
         (bench::command(), bench::run),
         (plugin::command(), plugin::run),
         (remote::status::command(), remote::status::run),
+        (remote::top::command(), remote::top::run),
+        (remote::why::command(), remote::why::run),
         (remote::model::command(), remote::model::run),
         (remote::sequence::command(), remote::sequence::run),
         (remote::drain::command(), remote::drain::run),

@@ -10,7 +10,7 @@ use crate::backend::onnx::library::Library;
 use crate::config::server::Settings;
 use crate::config::server::access::{ApiGroup, WireProtocol};
 use crate::config::server::file::ControlMode;
-use crate::config::units::human;
+use crate::config::units::{Span, human};
 use crate::model::repository::ReadyVersion;
 use crate::model::{Availability, ModelStatus, Repository};
 use crate::server::Addresses;
@@ -35,6 +35,11 @@ pub(super) fn store(directory: &Path, usage: &TierUsage) -> String {
     let s = if usage.states == 1 { "" } else { "s" };
     let (kept, limit) = (human(usage.bytes), human(usage.limit));
     format!("state   {}   {} sequence{s} to resume, {kept} of {limit}", directory.display(), usage.states)
+}
+
+/// The line about a store that several servers share.
+pub(super) fn shared(address: &str, lease: Span) -> String {
+    format!("state   {address}   shared with other servers, lease {lease}")
 }
 
 /// A line for every model and version.

@@ -86,7 +86,10 @@ async fn serve(
     let config = server::config_path(&variable, given);
     print_line(&report::head(&settings.node, config.as_deref(), &library));
     if let Some(store) = repository.store() {
-        print_line(&report::store(&settings.state.dir, &store.usage()));
+        print_line(&match store.shared() {
+            Some(shared) => report::shared(shared.address(), settings.state.lease),
+            None => report::store(&settings.state.dir, &store.usage()),
+        });
     }
     govern(&repository, settings, source)?;
     let is_stopped = tokio::select! {
@@ -140,7 +143,7 @@ fn tracer(settings: &Settings, metrics: &Metrics) -> Result<Option<(Tracer, Expo
     let Some(otlp) = &settings.otlp else { return Ok(None) };
     let started = Exporter::start(otlp, metrics.spans());
     let (tracer, exporter) = started.map_err(|e| Failed::Configuration(format!("otlp.endpoint: {e}")))?;
-    tracing::info!(collector = otlp.url.authority(), sample = otlp.sample, "spans of requests are exported");
+    tracing::info!(collector = otlp.endpoint, sample = otlp.sample, "spans of requests are exported");
     Ok(Some((tracer, exporter)))
 }
 

@@ -34,8 +34,8 @@ impl Check for OriginCheck {
         }
         self.check_origin(headers, uri)?;
         // Only pages are checked, because other clients send any type. For example, libcurl sends that of a form.
-        let is_page = headers.contains_key(ORIGIN) || headers.contains_key(&SITE);
-        if is_page && is_management(uri.path()) && !is_grpc(headers) { check_json(headers) } else { Ok(()) }
+        let is_page = || headers.contains_key(ORIGIN) || headers.contains_key(&SITE);
+        if is_management(uri.path()) && is_page() && !is_grpc(headers) { check_json(headers) } else { Ok(()) }
     }
 }
 

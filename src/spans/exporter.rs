@@ -1,17 +1,19 @@
-//! Sends finished spans to the collector, in the background. What it cannot send in time is dropped and counted.
+//! Hands finished spans to the library's exporter, in the background. What cannot be sent in time is dropped and counted.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_proto::opentelemetry::resource::v1::Resource;
+use opentelemetry::InstrumentationScope;
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::trace::SpanExporter as _;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::collector::{Collector, CollectorError, ExportError};
-use super::encode;
+use super::collector::{self, CollectorError};
 use super::request_span::FinishedSpan;
+use super::span_data;
 use super::tracer::{Tracer, WAITING};
 use crate::config::server::OtlpSettings;
 use crate::telemetry::{SpanCounters, SpanLoss};
@@ -20,8 +22,6 @@ use crate::telemetry::{SpanCounters, SpanLoss};
 const EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of requests in one export.
 const MOST: usize = 512;
-/// The pauses before an export is tried again. Behind the last one, its spans are dropped.
-const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
 /// The task that exports. Dropping it lets the task run on.
 #[derive(Debug)]
@@ -33,19 +33,11 @@ pub struct Exporter {
 impl Exporter {
     /// Starts the task. Call it in a runtime.
     pub fn start(settings: &OtlpSettings, counters: SpanCounters) -> Result<(Tracer, Exporter), CollectorError> {
-        let collector = Collector::new(settings)?;
+        let exporter = collector::exporter(settings)?;
         let (tracer, queue, fills) = Tracer::new(settings.sample, WAITING, counters.clone());
         let stop = CancellationToken::new();
-        let task = ExportTask {
-            collector,
-            queue,
-            fills,
-            stop: stop.clone(),
-            resource: encode::resource(&settings.resource),
-            counters,
-            patience: settings.timeout,
-            is_away: false,
-        };
+        let scope = InstrumentationScope::builder("sequor").with_version(env!("CARGO_PKG_VERSION")).build();
+        let task = ExportTask { exporter, queue, fills, stop: stop.clone(), scope, counters, is_away: false };
         Ok((tracer, Exporter { stop, task: tokio::spawn(task.run()) }))
     }
 
@@ -59,15 +51,13 @@ impl Exporter {
 }
 
 struct ExportTask {
-    collector: Collector,
+    exporter: SpanExporter,
     queue: mpsc::Receiver<FinishedSpan>,
     fills: Arc<Notify>,
     stop: CancellationToken,
-    resource: Resource,
+    scope: InstrumentationScope,
     counters: SpanCounters,
-    /// Maximum time of one attempt.
-    patience: Duration,
-    /// Whether the last attempt failed. Only changes are logged.
+    /// Whether the last export failed. Only changes are logged.
     is_away: bool,
 }
 
@@ -85,7 +75,7 @@ impl ExportTask {
                 if requests.is_empty() {
                     break;
                 }
-                self.export(requests).await;
+                self.export(&requests).await;
             }
             if stops {
                 return;
@@ -103,44 +93,23 @@ impl ExportTask {
         requests
     }
 
-    /// Sends the spans of these requests, or drops them.
-    async fn export(&mut self, requests: Vec<FinishedSpan>) {
-        let spans: u64 = requests.iter().map(FinishedSpan::count).sum();
-        let export = encode::export(self.resource.clone(), &requests);
-        drop(requests);
-        let mut pauses = PAUSES.into_iter();
-        let why = loop {
-            let late = |_| Err(ExportError::Away(format!("no answer within {:?}", self.patience)));
-            let sent = timeout(self.patience, self.collector.send(&export)).await.unwrap_or_else(late);
-            match (sent, pauses.next()) {
-                (Ok(rejected), _) => return self.sent(spans, rejected),
-                // A stopping server tries once.
-                (Err(ExportError::Away(why)), Some(pause)) if !self.stop.is_cancelled() => {
-                    self.failed(&why);
-                    tokio::select! {
-                        () = sleep(pause) => {}
-                        () = self.stop.cancelled() => {}
-                    }
+    /// Sends the spans of these requests, or drops them. The library tries again for as long as the timeout of an export allows.
+    async fn export(&mut self, requests: &[FinishedSpan]) {
+        let spans: Vec<_> = requests.iter().flat_map(|request| span_data::spans(request, &self.scope)).collect();
+        let count = spans.len() as u64;
+        match self.exporter.export(spans).await {
+            Ok(()) => {
+                self.counters.exported(count);
+                if std::mem::take(&mut self.is_away) {
+                    tracing::info!("the collector takes spans again");
                 }
-                (Err(error), _) => break error.to_string(),
             }
-        };
-        self.failed(&why);
-        self.counters.dropped(SpanLoss::Collector, spans);
-    }
-
-    fn sent(&mut self, spans: u64, rejected: u64) {
-        let rejected = rejected.min(spans);
-        self.counters.exported(spans - rejected);
-        self.counters.dropped(SpanLoss::Rejected, rejected);
-        if std::mem::take(&mut self.is_away) {
-            tracing::info!("the collector takes spans again");
-        }
-    }
-
-    fn failed(&mut self, why: &str) {
-        if !std::mem::replace(&mut self.is_away, true) {
-            tracing::warn!(why, "spans cannot be exported; requests go on, and spans that wait too long are dropped");
+            Err(error) => {
+                self.counters.dropped(SpanLoss::Collector, count);
+                if !std::mem::replace(&mut self.is_away, true) {
+                    tracing::warn!(%error, "spans cannot be exported and are dropped; requests go on");
+                }
+            }
         }
     }
 }

@@ -22,29 +22,23 @@ impl IdSource {
     }
 }
 
-/// The share of traces that are kept. It can change while the server runs.
-#[derive(Debug)]
-pub(super) struct SampleShare(AtomicU64);
+/// The share of traces that are kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SampleShare(u64);
 
 /// Values of [`SampleShare`] from none to all: 2 to the power of 63.
 const ALL: u64 = 1 << 63;
 
 impl SampleShare {
     pub(super) fn new(share: f64) -> SampleShare {
-        let share_of = SampleShare(AtomicU64::new(0));
-        share_of.set(share);
-        share_of
-    }
-
-    pub(super) fn set(&self, share: f64) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^63")]
         let limit = (share.clamp(0.0, 1.0) * ALL as f64) as u64;
-        self.0.store(limit, Relaxed);
+        SampleShare(limit)
     }
 
     /// Whether a trace whose id ends with these random bits is kept.
-    pub(super) fn keeps(&self, bits: u64) -> bool {
-        bits >> 1 < self.0.load(Relaxed)
+    pub(super) fn keeps(self, bits: u64) -> bool {
+        bits >> 1 < self.0
     }
 }
 
@@ -54,15 +48,12 @@ mod tests {
 
     #[test]
     fn the_share_of_kept_traces_is_the_one_that_is_set() {
-        let (ids, share) = (IdSource::default(), SampleShare::new(0.25));
-        let kept = |share: &SampleShare| (0..40_000).filter(|_| share.keeps(ids.next())).count();
-        let quarter = kept(&share);
+        let ids = IdSource::default();
+        let kept = |share: f64| (0..40_000).filter(|_| SampleShare::new(share).keeps(ids.next())).count();
+        let quarter = kept(0.25);
         assert!((9_000..11_000).contains(&quarter), "{quarter}");
-        share.set(0.0);
-        assert_eq!(kept(&share), 0);
-        share.set(1.0);
-        assert_eq!(kept(&share), 40_000);
-        assert!(share.keeps(u64::MAX));
+        assert_eq!((kept(0.0), kept(1.0)), (0, 40_000));
+        assert!(SampleShare::new(1.0).keeps(u64::MAX));
     }
 
     #[test]

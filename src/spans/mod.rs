@@ -6,20 +6,20 @@
 //! - [`TraceParent`]: the caller's span, from the header `traceparent`.
 //! - [`Tracer`]: decides which requests are traced, and begins their spans · `ids`: ids of traces and spans.
 //! - [`RequestSpan`]: the span of one request · [`ModelSpan`]: the part of it that the model knows.
-//! - `encode`: finished spans as messages of OTLP.
-//! - [`Exporter`]: sends them in the background · `collector`: the connection to the collector.
+//! - `span_data`: a finished request as spans of OpenTelemetry's library.
+//! - [`Exporter`]: sends them in the background · `collector`: the library's exporter, as the settings ask for it.
 
 mod collector;
-mod encode;
 mod exporter;
 mod ids;
 mod model_span;
 mod request_span;
+mod span_data;
 mod trace_parent;
 mod tracer;
 
 pub use exporter::Exporter;
 pub use model_span::{ModelSpan, ModelTimes};
-pub use request_span::{RequestSpan, SpanEnd, TracedStep};
+pub use request_span::{RequestSpan, SpanEnd, TracedCall, TracedStep};
 pub use trace_parent::TraceParent;
 pub use tracer::Tracer;

@@ -1,5 +1,6 @@
 //! The span of one request, from its arrival until its answer is sent.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -7,6 +8,7 @@ use sequor_core::Id;
 
 use super::model_span::{ModelSpan, ModelTimes};
 use super::tracer::Tracer;
+use crate::telemetry::Surface;
 
 /// Maximum bytes of a client's own id of a request.
 const REQUEST_ID: usize = 128;
@@ -17,6 +19,15 @@ pub struct RequestSpan {
     tracer: Tracer,
     span: FinishedSpan,
     model: Arc<ModelSpan>,
+}
+
+/// The call that a request came with.
+#[derive(Debug, Clone, Copy)]
+pub struct TracedCall {
+    pub surface: Surface,
+    /// Whether the request is one message of many.
+    pub is_stream: bool,
+    pub client: Option<IpAddr>,
 }
 
 /// A request's place in its sequence, as far as spans show it.
@@ -33,7 +44,13 @@ pub struct TracedStep<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanEnd {
     Answered,
-    Refused { code: &'static str, reason: &'static str },
+    Refused {
+        code: &'static str,
+        reason: &'static str,
+        grpc: i32,
+        /// `None` if no response was sent.
+        http: Option<u16>,
+    },
 }
 
 /// A traced request with all that its spans show.
@@ -43,7 +60,7 @@ pub(super) struct FinishedSpan {
     pub(super) span: u64,
     /// The caller's span.
     pub(super) parent: Option<u64>,
-    pub(super) surface: &'static str,
+    pub(super) call: TracedCall,
     /// Empty for a model that is not served.
     pub(super) model: String,
     pub(super) began: SystemTime,
@@ -60,12 +77,12 @@ pub(super) struct FinishedSpan {
 }
 
 impl FinishedSpan {
-    pub(super) fn begin((trace, span, parent): (u128, u64, Option<u64>), surface: &'static str, model: String) -> Self {
+    pub(super) fn begin((trace, span, parent): (u128, u64, Option<u64>), call: TracedCall, model: String) -> Self {
         FinishedSpan {
             trace,
             span,
             parent,
-            surface,
+            call,
             model,
             began: SystemTime::now(),
             clock: Instant::now(),

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::ids::{IdSource, SampleShare};
 use super::model_span::ModelSpan;
-use super::request_span::{FinishedSpan, RequestSpan};
+use super::request_span::{FinishedSpan, RequestSpan, TracedCall};
 use super::trace_parent::TraceParent;
 use crate::telemetry::{SpanCounters, SpanLoss};
 
@@ -42,13 +42,8 @@ impl Tracer {
         (Tracer(Arc::new(state)), receiver, fills)
     }
 
-    /// Changes the share of requests that are traced if their callers do not decide.
-    pub fn set_share(&self, share: f64) {
-        self.0.share.set(share);
-    }
-
     /// Begins the span of a request, if it is traced. `parent` is its `traceparent` header.
-    pub fn begin(&self, parent: Option<&str>, surface: &'static str, model: &str) -> Option<Box<RequestSpan>> {
+    pub fn begin(&self, parent: Option<&str>, call: TracedCall, model: &str) -> Option<Box<RequestSpan>> {
         let parent = parent.and_then(TraceParent::parse);
         let trace = match parent {
             Some(parent) => parent.is_sampled.then_some(parent.trace)?,
@@ -58,7 +53,7 @@ impl Tracer {
             }
         };
         let parent = parent.map(|parent| parent.span);
-        let span = FinishedSpan::begin((trace, self.0.ids.next(), parent), surface, model.to_owned());
+        let span = FinishedSpan::begin((trace, self.0.ids.next(), parent), call, model.to_owned());
         Some(Box::new(RequestSpan::new(self.clone(), span, Arc::new(ModelSpan::default()))))
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::kinds::{FloatGauge, Gauge};
-use super::names::{Families, Family, Labels};
+use super::labels::{Family, Labels};
+use super::names::Families;
 
 /// Metrics of one GPU that the server uses.
 #[derive(Debug, Clone)]

@@ -8,6 +8,7 @@ use sequor_core::{EndReason, Refusal};
 
 use super::cached::CacheLookups;
 use super::kinds::{Counter, Gauge, Histogram, Micros, Seconds, nanos};
+use super::request_counters::RequestCounters;
 
 /// The phases of a request's time. `total` is from arrival to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +149,8 @@ pub struct Statistics {
 /// All counters of one version of one model. All clones of the parts share the registry's values.
 #[derive(Debug)]
 pub struct ModelMetrics {
+    /// Requests to the model, of all versions, by what their clients got.
+    pub(crate) requests: RequestCounters,
     pub(super) success: Counter,
     pub(super) failure: [Counter; FailureReason::ALL.len()],
     pub(super) inferences: Counter,
@@ -326,6 +329,17 @@ impl ModelMetrics {
     /// The upper bound, in seconds, of the given share of requests for a phase.
     pub fn quantile(&self, phase: RequestPhase, part: f64) -> Option<f64> {
         self.phases.get(phase as usize)?.quantile(part)
+    }
+
+    /// The total time of each phase, in seconds. Phases that the model does not have are left out.
+    pub fn phase_seconds(&self) -> impl Iterator<Item = (RequestPhase, f64)> {
+        let sums = RequestPhase::ALL.into_iter().zip(self.phases.iter().map(Histogram::sum));
+        sums.filter(|(_, seconds)| *seconds > 0.0)
+    }
+
+    /// Requests that wait in the queue.
+    pub fn pending(&self) -> i64 {
+        self.pending.get()
     }
 
     /// The number of ended sequences, by reason. Sequences that moved to the store do not count.

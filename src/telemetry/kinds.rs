@@ -20,6 +20,11 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
+    /// Sets it to a count that is kept elsewhere.
+    pub fn raise_to(&self, n: u64) {
+        self.0.fetch_max(n, Relaxed);
+    }
+
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -236,6 +241,11 @@ impl Histogram {
 
     pub fn count(&self) -> u64 {
         self.0.buckets.iter().map(|b| b.load(Relaxed)).sum()
+    }
+
+    /// The sum of all values, in the output unit.
+    pub fn sum(&self) -> f64 {
+        self.0.sum.load(Relaxed) as f64 / self.0.scale
     }
 
     /// The upper bound of this quantile, in the output unit. `None` if there are no values. Bounds double, so the result is up to twice the

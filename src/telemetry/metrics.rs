@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use sequor_core::Time;
@@ -14,37 +14,20 @@ use super::connection_closed::ConnectionClosed;
 use super::gpu::GpuMetrics;
 use super::handles::ModelMetrics;
 use super::kept::KeptMetrics;
-use super::kinds::{Counter, Gauge};
-use super::names::{Families, Labels, label};
+use super::kinds::Gauge;
+use super::labels::{Labels, label};
+use super::names::Families;
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, PluginMetrics};
+use super::request_counters::{RefusedByModel, RequestCounters};
 use super::spans::SpanCounters;
+use super::store::SharedFigures;
 
 /// How long unused series are still shown. A scrape then sees their last values, and a version that is loaded again continues its counts.
 const SHOWN_UNUSED: Duration = Duration::from_secs(300);
 
 /// The content type of a scrape's answer.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// The surface of a request, as a label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Surface {
-    KserveGrpc,
-    KserveHttp,
-    TfsGrpc,
-    TfsHttp,
-}
-
-impl Surface {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Surface::KserveGrpc => "kserve_grpc",
-            Surface::KserveHttp => "kserve_http",
-            Surface::TfsGrpc => "tfs_grpc",
-            Surface::TfsHttp => "tfs_http",
-        }
-    }
-}
 
 /// All metrics of one server. Cheap to clone; all clones are the same metrics.
 #[derive(Debug, Clone)]
@@ -56,8 +39,7 @@ struct MetricsState {
     families: Arc<Families>,
     models: Mutex<HashMap<(String, u64), Vec<Tagged>>>,
     plugins: Mutex<HashMap<(String, &'static str), ShownSeries<PluginMetrics>>>,
-    /// Counters of successful requests, by model. The key allows a look-up by `&str`, which every request makes.
-    succeeded: [RwLock<HashMap<String, Counter>>; 4],
+    unserved: RequestCounters,
 }
 
 /// The counters of one model version under the tags of one configuration, and those tags.
@@ -92,8 +74,8 @@ impl Metrics {
         let mut registry = Registry::default();
         let families = Arc::new(Families::register(&mut registry, triton_names));
         let (models, plugins) = (Mutex::default(), Mutex::default());
-        let succeeded = std::array::from_fn(|_| RwLock::default());
-        Metrics(Arc::new(MetricsState { registry, families, models, plugins, succeeded }))
+        let unserved = RequestCounters::new(&families.requests, "");
+        Metrics(Arc::new(MetricsState { registry, families, models, plugins, unserved }))
     }
 
     /// The counters of one model version. The same version gets the same counters again, so that no counter decreases at a reload.
@@ -186,21 +168,14 @@ impl Metrics {
         GpuMetrics { state_bytes, labels, families: Arc::clone(&self.0.families) }
     }
 
-    /// Counts a request of a served model that was answered with outputs.
-    pub fn request_succeeded(&self, model: &str, surface: Surface) {
-        let Some(known) = self.0.succeeded.get(surface as usize) else { return };
-        if let Some(counter) = known.read().get(model) {
-            return counter.add(1);
-        }
-        let counter = self.0.families.requests.get_or_create_owned(&request_labels(model, surface, "OK", ""));
-        counter.add(1);
-        known.write().insert(model.to_owned(), counter);
+    /// The counts of requests to models that are not served. Those of a served model are in its [`ModelMetrics`].
+    pub fn unserved(&self) -> &RequestCounters {
+        &self.0.unserved
     }
 
-    /// Counts a request that was answered with an error. `model` is empty for a model that is not served, so that clients cannot create
-    /// labels.
-    pub fn request_failed(&self, model: &str, surface: Surface, code: &str, reason: &str) {
-        self.0.families.requests.get_or_create_owned(&request_labels(model, surface, code, reason)).add(1);
+    /// Requests that were answered with an error since the server started.
+    pub fn refused(&self) -> RefusedByModel {
+        self.0.families.requests.refused()
     }
 
     /// Inference requests received and not answered yet.
@@ -249,6 +224,11 @@ impl Metrics {
         self.0.families.store.set(sequences, bytes, limit);
     }
 
+    /// Sets the metrics of a store that several servers share.
+    pub fn set_shared(&self, figures: SharedFigures) {
+        self.0.families.shared.set(figures);
+    }
+
     /// Sets the number of known clients and the largest holding of a single client, in the order of [`PeerLimit::ALL`].
     pub fn set_peers(&self, count: usize, most: [u64; 3]) {
         let peers = &self.0.families.peers;
@@ -279,10 +259,6 @@ impl Metrics {
     }
 }
 
-fn request_labels(model: &str, surface: Surface, code: &str, reason: &str) -> Labels {
-    vec![label("model", model), label("api", surface.name()), label("code", code), label("reason", reason)]
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -290,7 +266,7 @@ mod tests {
     use sequor_core::EndReason;
 
     use super::*;
-    use crate::telemetry::{BatchTimes, FailureReason, GpuReading};
+    use crate::telemetry::{BatchTimes, FailureReason, GpuReading, Surface};
 
     /// All series, without their values.
     fn series(text: &str) -> String {
@@ -326,8 +302,8 @@ mod tests {
         let initializer = metrics.initializer("tenant-state");
         initializer.struck("time");
         initializer.count("unknown", &[], 1.0);
-        metrics.request_succeeded("vad", Surface::KserveGrpc);
-        metrics.request_failed("", Surface::KserveHttp, "NOT_FOUND", "not_served");
+        metrics.model("vad", 1).requests.succeeded(Surface::KserveGrpc);
+        metrics.unserved().failed(Surface::KserveHttp, "NOT_FOUND", "not_served");
         metrics.model_loaded("vad", true);
         metrics.model_loaded("vad", false);
         let some = Some(0.5);
@@ -460,9 +436,10 @@ mod tests {
     #[test]
     fn requests_are_counted_by_surface_and_code() {
         let metrics = Metrics::new(true);
-        metrics.request_succeeded("vad", Surface::KserveGrpc);
-        metrics.request_succeeded("vad", Surface::KserveGrpc);
-        metrics.request_failed("vad", Surface::KserveGrpc, "INVALID_ARGUMENT", "expired");
+        let (first, second) = (metrics.model("vad", 1), metrics.model("vad", 2));
+        first.requests.succeeded(Surface::KserveGrpc);
+        second.requests.succeeded(Surface::KserveGrpc);
+        first.requests.failed(Surface::KserveGrpc, "INVALID_ARGUMENT", "expired");
         let of = |code, reason| {
             format!("sequor_requests_total{{model=\"vad\",api=\"kserve_grpc\",code=\"{code}\",reason=\"{reason}\"}}")
         };

@@ -2,9 +2,9 @@
 //!
 //! # Layout
 //!
-//! - `names`: the one file with the names of metrics · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
+//! - `names`: the one file with the names of metrics · `labels`: their labels ([`Surface`]: of a request's surface) · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: the counters of the hot paths, resolved in advance · [`plugins`]: counters of plug-ins ([`Meter`]: of one plug-in at its
-//!   place) · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
+//!   place) · [`RequestCounters`]: of answered requests · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
 //!   `server_gauges`: of the whole server · [`SpanCounters`]: of exported spans.
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: the limits of one client.
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
@@ -21,6 +21,7 @@ pub mod handles;
 mod inline_gate;
 mod kept;
 pub mod kinds;
+mod labels;
 pub mod log;
 mod meter;
 pub mod metrics;
@@ -28,10 +29,12 @@ mod names;
 mod own_time;
 mod peer_limit;
 pub mod plugins;
+mod request_counters;
 mod run_log;
 mod server_gauges;
 mod spans;
 mod store;
+mod surface;
 
 pub use cached::CacheUsage;
 pub use connection_closed::ConnectionClosed;
@@ -48,5 +51,8 @@ pub use metrics::Metrics;
 pub use own_time::OwnTime;
 pub use peer_limit::PeerLimit;
 pub use plugins::{Hook, PluginMetrics};
+pub use request_counters::{RefusedByModel, RequestCounters};
 pub use run_log::RunLog;
 pub use spans::{SpanCounters, SpanLoss};
+pub use store::SharedFigures;
+pub use surface::Surface;

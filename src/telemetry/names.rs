@@ -18,14 +18,14 @@ use super::connection_closed::ConnectionClosed;
 use super::handles::{FailureReason, ModelMetrics, RequestPhase, StepPath, ended_reason};
 use super::kept::KeptMetrics;
 use super::kinds::{Amount, Counter, FloatGauge, Gauge, Histogram, Micros, Seconds};
+use super::labels::{Family, Labels, label};
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, OwnCounter, PluginMetrics};
+use super::request_counters::{RequestCounters, RequestFamily};
 use super::server_gauges::ServerGauges;
 use super::spans::{SpanCounters, SpanLoss};
-use super::store::StoreGauges;
+use super::store::{SharedMetrics, StoreGauges};
 
-pub(super) type Labels = Vec<(Cow<'static, str>, String)>;
-pub(super) type Family<M> = Labelled<Labels, M, fn() -> M>;
 /// Labels with names of a plug-in's own.
 type OwnLabels = Vec<(String, String)>;
 
@@ -37,7 +37,7 @@ pub(super) struct Families {
     batch_size: Family<Histogram>,
     steps: Family<Counter>,
     padding_rows: Family<Counter>,
-    pub(super) requests: Family<Counter>,
+    pub(super) requests: RequestFamily,
     sequences_started: Family<Counter>,
     sequences_ended: Family<Counter>,
     sequences_moved: Family<Counter>,
@@ -57,6 +57,7 @@ pub(super) struct Families {
     pub(super) connections_closed: [Counter; ConnectionClosed::ALL.len()],
     pub(super) peers: PeerFamilies,
     pub(super) store: StoreGauges,
+    pub(super) shared: SharedMetrics,
     pub(super) server: ServerGauges,
     pub(super) loads: Family<Counter>,
     pub(super) spans: SpanCounters,
@@ -119,10 +120,6 @@ pub(super) struct Triton {
     cache_miss_time: Family<Micros>,
 }
 
-pub(super) fn label(key: &'static str, value: &str) -> (Cow<'static, str>, String) {
-    (Cow::Borrowed(key), value.to_owned())
-}
-
 fn family<M>(registry: &mut Registry, name: &str, help: &str, make: fn() -> M) -> Family<M>
 where
     M: EncodeMetric + TypedMetric + std::fmt::Debug + Send + Sync + 'static,
@@ -172,8 +169,8 @@ fn server_gauges(r: &mut Registry) -> ServerGauges {
 
 fn span_counters(r: &mut Registry) -> SpanCounters {
     let exported = Counter::default();
-    r.register("sequor_spans_exported_total", "Spans that the collector has taken", exported.clone());
-    let help = "Spans that were not exported, by reason: the queue was full, the collector failed, or it rejected them";
+    r.register("sequor_spans_exported_total", "Spans of exports that the collector has taken", exported.clone());
+    let help = "Spans that were not exported, by reason: the queue was full, or the collector failed";
     let dropped = family(r, "sequor_spans_dropped_total", help, Counter::default as fn() -> Counter);
     let dropped = SpanLoss::ALL.map(|why| dropped.get_or_create_owned(&vec![label("reason", why.name())]));
     SpanCounters { exported, dropped }
@@ -181,9 +178,39 @@ fn span_counters(r: &mut Registry) -> SpanCounters {
 
 fn store_gauges(r: &mut Registry) -> StoreGauges {
     StoreGauges {
-        sequences: gauge_alone(r, "sequor_store_sequences", "Sequences whose states are stored in state.dir"),
-        bytes: gauge_alone(r, "sequor_store_bytes", "Bytes of the states in state.dir"),
+        sequences: gauge_alone(
+            r,
+            "sequor_store_sequences",
+            "Sequences whose states are stored in state.dir; with state.url, those of this server",
+        ),
+        bytes: gauge_alone(r, "sequor_store_bytes", "Bytes of the states that sequor_store_sequences counts"),
         limit: gauge_alone(r, "sequor_store_limit_bytes", "state.disk_limit, the maximum of sequor_store_bytes"),
+    }
+}
+
+fn shared_metrics(r: &mut Registry) -> SharedMetrics {
+    let mut counter = |name: &str, help: &str| {
+        let counter = Counter::default();
+        r.register(name, help, counter.clone());
+        counter
+    };
+    let claimed = "Sequences that this server has begun or taken over in state.url";
+    let taken_over = "Sequences that this server has taken over from another live server";
+    let given_up = "Sequences that this server has released in state.url, for another server or after their end";
+    let fenced = "Writes that state.url refused because another server has the sequence";
+    let lapsed = "Times the lease of this server ended, because state.url did not hear of it within state.lease";
+    SharedMetrics {
+        claimed: counter("sequor_shared_claimed_total", claimed),
+        taken_over: counter("sequor_shared_taken_over_total", taken_over),
+        given_up: counter("sequor_shared_given_up_total", given_up),
+        fenced: counter("sequor_shared_fenced_total", fenced),
+        lapsed: counter("sequor_shared_lapsed_total", lapsed),
+        sequences: gauge_alone(r, "sequor_shared_sequences", "Sequences that this server owns in state.url"),
+        lease: gauge_alone(
+            r,
+            "sequor_shared_lease",
+            "1 if this server may answer for its sequences in state.url, else 0",
+        ),
     }
 }
 
@@ -293,12 +320,12 @@ impl Families {
                 "Rows that were run without a request, because `direct` ties rows to slots",
                 counter,
             ),
-            requests: family(
+            requests: RequestFamily::new(family(
                 r,
                 "sequor_requests_total",
                 "Inference requests by what their clients got, including refused ones",
                 counter,
-            ),
+            )),
             sequences_started: family(
                 r,
                 "sequor_sequences_started_total",
@@ -342,6 +369,7 @@ impl Families {
             connections_closed: connections_closed(r),
             peers: PeerFamilies::register(r),
             store: store_gauges(r),
+            shared: shared_metrics(r),
             server: server_gauges(r),
             loads: family(r, "sequor_model_loads_total", "Loads and reloads of a model, by result", counter),
             spans: span_counters(r),
@@ -365,6 +393,7 @@ impl Families {
         let with = |key: &'static str, value: &str| [labels.clone(), vec![label(key, value)]].concat();
         let t = &self.triton;
         ModelMetrics {
+            requests: RequestCounters::new(&self.requests, name),
             success: to.series(&t.success, &labels),
             failure: FailureReason::ALL.map(|r| to.series(&t.failure, &with("reason", r.name()))),
             inferences: to.series(&t.count, &labels),

@@ -9,18 +9,15 @@ pub enum SpanLoss {
     QueueFull,
     /// The collector did not answer, or refused the export.
     Collector,
-    /// The collector took the export without these spans.
-    Rejected,
 }
 
 impl SpanLoss {
-    pub const ALL: [SpanLoss; 3] = [SpanLoss::QueueFull, SpanLoss::Collector, SpanLoss::Rejected];
+    pub const ALL: [SpanLoss; 2] = [SpanLoss::QueueFull, SpanLoss::Collector];
 
     pub const fn name(self) -> &'static str {
         match self {
             SpanLoss::QueueFull => "queue_full",
             SpanLoss::Collector => "collector",
-            SpanLoss::Rejected => "rejected",
         }
     }
 }

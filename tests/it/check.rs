@@ -107,7 +107,7 @@ fn a_model_that_needs_a_directory_for_states_is_checked_with_the_servers_setting
     };
     let refused = check("schema = 1\n");
     assert_eq!(refused.code, Some(3), "{refused:?}");
-    assert!(refused.stdout.contains("[durability] needs a directory for states"), "{refused:?}");
+    assert!(refused.stdout.contains("[durability] needs a place for states"), "{refused:?}");
     let good = check("[state]\ndir = \"states\"\n");
     assert_eq!(good.code, Some(0), "{good:?}");
 }

@@ -8,7 +8,7 @@ use sequor::config::server::file::keys;
 use sequor::config::server::key::Key;
 use sequor::config::server::triton::{FLAGS, FlagConversion, FlagSupport};
 use sequor::scheduling::word;
-use sequor::telemetry::metrics::Surface;
+use sequor::telemetry::Surface;
 use sequor::telemetry::{GpuReading, Metrics};
 use sequor_core::PolicyFault;
 
@@ -273,7 +273,7 @@ fn the_metrics_page_matches_a_scrape() {
     metrics.kept("m", 1);
     [true, false].iter().for_each(|is_ok| metrics.model_loaded("m", *is_ok));
     for surface in [Surface::KserveGrpc, Surface::KserveHttp, Surface::TfsGrpc, Surface::TfsHttp] {
-        metrics.request_failed("m", surface, "INVALID_ARGUMENT", "expired");
+        metrics.unserved().failed(surface, "INVALID_ARGUMENT", "expired");
     }
     let some = Some(0.0);
     let reading =

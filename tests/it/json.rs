@@ -95,6 +95,8 @@ fn operator_commands_print_json() {
     all(&["model", "load", model]);
     let listed = all(&["model", "list"]);
     assert_eq!(listed[0]["model"], model);
+    let figures = all(&["top", "--once", "--interval", "100ms"]);
+    assert_eq!(figures["models"][0]["model"], model);
     all(&["plugin", "load", "mine", "--from", &single]);
     all(&["plugin", "attach", "mine", "--model", model]);
     let shown = all(&["plugin", "show", "mine"]);
@@ -106,6 +108,8 @@ fn operator_commands_print_json() {
     crate::plugins::post(server.http, &format!("/v2/models/{model}/infer"), &body);
     all(&["sequence", "list", "--model", model]);
     all(&["sequence", "show", model, "7"]);
+    let explained = all(&["why", model, "7"]);
+    assert_eq!((&explained["place"], &explained["steps"][0]["step"]), (&json!("live"), &json!(1)));
     all(&["sequence", "drop", model, "7"]);
     all(&["plugin", "detach", "mine", "--model", model]);
     all(&["plugin", "unload", "mine"]);

@@ -241,6 +241,7 @@ read_pages! {
     restarts_runs: "docs/restarts.md",
     the_simulator_reference_runs: "docs/reference/simulate.md",
     troubleshooting_runs: "docs/troubleshoot.md",
+    watching_runs: "docs/watch.md",
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod bare;
 mod browser;
+mod debian;
 mod dist;
 mod fuzz;
 mod gpu;
@@ -17,6 +18,7 @@ mod process;
 mod python;
 mod runtime;
 mod serve;
+mod servers;
 mod soak;
 mod sounds;
 mod tally;

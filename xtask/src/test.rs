@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::phases::Phases;
+use crate::servers::{HAPROXY, REDIS};
 use crate::tally::{self, TestTally};
 use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds, types};
 
@@ -73,6 +74,7 @@ fn fetch(options: &TestOptions, phases: &mut Phases) -> Result<bool> {
     phases.need("python", python::ensure)?;
     phases.need("sounds", sounds::ensure)?;
     phases.need("clients", || Ok(format!("perf_analyzer {}, node {}", perf::ensure()?, node::ensure()?)))?;
+    phases.need("servers", || Ok(format!("{}, {}", REDIS.ensure()?, HAPROXY.ensure()?)))?;
     browser(options, phases)
 }
 
@@ -211,7 +213,7 @@ fn planted_and_interleavings() -> Command {
 }
 
 /// Variables with the paths of the programs and folders that tests use.
-fn environment() -> [(&'static str, PathBuf); 7] {
+fn environment() -> [(&'static str, PathBuf); 9] {
     [
         ("SEQUOR_PYTHON", python::interpreter()),
         ("SEQUOR_SOUNDS", sounds::folder()),
@@ -220,6 +222,8 @@ fn environment() -> [(&'static str, PathBuf); 7] {
         ("SEQUOR_PERF_ANALYZER", perf::program()),
         ("SEQUOR_NODE", node::program()),
         ("SEQUOR_BROWSER", browser::program()),
+        ("SEQUOR_REDIS", REDIS.program()),
+        ("SEQUOR_HAPROXY", HAPROXY.program()),
     ]
 }
 

@@ -132,6 +132,11 @@ impl Core {
         self.lookup(id, version).live
     }
 
+    /// The sequence of this id that ends with the requests which are queued. No further request joins it.
+    pub fn find_ending(&self, id: &Id) -> Option<Seq> {
+        self.lookup(id, None).ending
+    }
+
     /// The id of a sequence.
     pub fn id_of(&self, seq: Seq) -> Option<&Id> {
         self.seqs.get(seq).map(|s| &s.id)

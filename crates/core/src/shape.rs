@@ -22,14 +22,12 @@ impl Shape {
 
     /// This shape with `dim` inserted at `axis`, or at the end if `axis` is beyond it.
     pub fn with(&self, axis: usize, dim: u64) -> Shape {
-        let mut dims = self.0.clone();
-        dims.insert(axis.min(dims.len()), dim);
-        Shape(dims)
+        Shape(inserted(&self.0, axis, dim))
     }
 
     /// This shape without the dimension at `axis`.
     pub fn without(&self, axis: usize) -> Shape {
-        Shape(self.0.iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, d)| *d).collect())
+        Shape(removed(&self.0, axis))
     }
 
     /// A 64-bit class (FNV-1a over the dimensions). Requests whose open dimensions differ have different classes, except for hash
@@ -113,14 +111,12 @@ impl Dims {
 
     /// These dimensions without the one at `axis`.
     pub fn without(&self, axis: usize) -> Dims {
-        Dims(self.0.iter().enumerate().filter(|(n, _)| *n != axis).map(|(_, dim)| *dim).collect())
+        Dims(removed(&self.0, axis))
     }
 
     /// These dimensions with `dim` inserted at `axis`, or at the end if `axis` is beyond it.
     pub fn with(&self, axis: usize, dim: Dim) -> Dims {
-        let mut dims = self.0.clone();
-        dims.insert(axis.min(dims.len()), dim);
-        Dims(dims)
+        Dims(inserted(&self.0, axis, dim))
     }
 }
 
@@ -129,6 +125,25 @@ impl fmt::Display for Dims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         list(f, &self.0)
     }
+}
+
+/// The dimensions with `dim` inserted. Every request needs some such lists, so each takes one allocation.
+fn inserted<D: Copy>(dims: &[D], axis: usize, dim: D) -> Vec<D> {
+    let mut all = Vec::with_capacity(dims.len() + 1);
+    let (before, after) = dims.split_at(axis.min(dims.len()));
+    all.extend_from_slice(before);
+    all.push(dim);
+    all.extend_from_slice(after);
+    all
+}
+
+/// The dimensions without that at `axis`.
+fn removed<D: Copy>(dims: &[D], axis: usize) -> Vec<D> {
+    let mut left = Vec::with_capacity(dims.len());
+    let (before, after) = dims.split_at(axis.min(dims.len()));
+    left.extend_from_slice(before);
+    left.extend_from_slice(after.get(1..).unwrap_or_default());
+    left
 }
 
 fn list(f: &mut fmt::Formatter<'_>, dims: &[impl fmt::Display]) -> fmt::Result {

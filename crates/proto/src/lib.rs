@@ -1,16 +1,10 @@
-//! The generated messages and services of `proto/` and of OpenTelemetry's traces, with their descriptors. Nothing else: no function decides anything here.
+//! The generated messages and services of `proto/`, with their descriptors. Nothing else: no function decides anything here.
 //!
 //! `tests/generated.rs` generates the code and compares it with the checked-in files.
 
 #[rustfmt::skip]
 #[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
 mod messages;
-#[rustfmt::skip]
-#[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
-pub mod opentelemetry;
-#[rustfmt::skip]
-#[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
-pub mod opentelemetry_service;
 #[rustfmt::skip]
 #[allow(clippy::all, unreachable_pub, missing_debug_implementations, rustdoc::all)]
 pub mod service;

@@ -42,35 +42,12 @@ fn the_tensorflow_serving_files_match_the_output_of_the_generator() {
     settle("crates/proto/src/tensorflow_service.rs", format!("{HEADER}{services}").as_bytes());
 }
 
-/// The messages of a collector of traces. The modules are nested like the packages, because the generated code names the types so.
-#[test]
-fn the_opentelemetry_files_match_the_output_of_the_generator() {
-    let from = "third_party/opentelemetry-proto";
-    let traces = compile_in(from, &["opentelemetry/proto/collector/trace/v1/trace_service.proto"]);
-    let package = |name: &str| {
-        let text = messages(traces.clone(), &format!("opentelemetry.proto.{name}.v1.rs"));
-        format!("pub mod {} {{\npub mod v1 {{\n{text}}}\n}}\n", name.rsplit('.').next().unwrap_or(name))
-    };
-    let (common, resource, trace) = (package("common"), package("resource"), package("trace"));
-    let collector = format!("pub mod collector {{\n{}}}\n", package("collector.trace"));
-    let nested = format!("{}{common}\n{resource}\n{trace}\n{collector}", HEADER.replace("proto/", from));
-    settle("crates/proto/src/opentelemetry.rs", nested.as_bytes());
-    let path = (".opentelemetry.proto", "crate::opentelemetry");
-    let services = service(traces, path, "opentelemetry.proto.collector.trace.v1.rs");
-    let services = format!("{}{services}", HEADER.replace("proto/", from));
-    settle("crates/proto/src/opentelemetry_service.rs", services.as_bytes());
-}
-
 fn compile(files: &[&str]) -> prost_types::FileDescriptorSet {
-    compile_in("proto", files)
-}
-
-fn compile_in(folder: &str, files: &[&str]) -> prost_types::FileDescriptorSet {
-    protox::Compiler::new([root(folder)])
+    protox::Compiler::new([root("proto")])
         .expect("a folder")
         .include_imports(true)
         .include_source_info(true)
-        .open_files(files.iter().map(|file| root(folder).join(file)))
+        .open_files(files.iter().map(|file| root("proto").join(file)))
         .expect("the protos compile")
         .file_descriptor_set()
 }

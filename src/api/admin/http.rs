@@ -16,6 +16,7 @@ use super::plugins::ComponentSource;
 use super::sequence_list::{SequenceList, SequenceQuery, SequenceRow};
 use super::sequences;
 use super::status::{StatusReport, VersionStatus};
+use super::why::Explanation;
 use super::{Admin, LARGEST_COMPONENT, page, refused};
 use crate::api::context::CallerOf;
 use crate::api::{Code, Status};
@@ -127,6 +128,14 @@ pub(super) async fn sequence(
     options: Result<Query<EndOptions>, QueryRejection>,
 ) -> JsonResult<SequenceRow> {
     Ok(Json(admin.sequence(model, sequences::id(&id, query(options)?.text)).await?))
+}
+
+pub(super) async fn why(
+    State(admin): State<Admin>,
+    Path((model, id)): OfModel,
+    options: Result<Query<EndOptions>, QueryRejection>,
+) -> JsonResult<Explanation> {
+    Ok(Json(admin.why(model, sequences::id(&id, query(options)?.text)).await?))
 }
 
 pub(super) async fn drop_sequence(

@@ -3,7 +3,7 @@
 //!
 //! # Layout
 //!
-//! - `plugins`, `models`, `sequences` (`sequence_list`: the list): the operations, independent of a protocol · `refused`: their refusals.
+//! - `plugins`, `models`, `sequences` (`sequence_list`: the list; `why`: the explanation of one): the operations, independent of a protocol · `refused`: their refusals.
 //! - [`status`]: the current status, as data; `rates`: counts per second · `page`: the status as HTML.
 //! - `routes`: the table of paths · `http`: their handlers · `openapi`: the document that describes them, with the schemas in `schemas.json`.
 
@@ -18,6 +18,7 @@ mod routes;
 mod sequence_list;
 mod sequences;
 pub mod status;
+mod why;
 
 use std::hash::RandomState;
 use std::path::PathBuf;

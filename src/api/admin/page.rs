@@ -1,8 +1,10 @@
 //! The status page: one HTML document without scripts. Unknown figures are left out.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::status::{Server, StatusReport, VersionStatus};
+use crate::api::remedies::remedy;
 use crate::config::units::human;
 use crate::scheduling::report::{Attached, BindingState, Summary};
 use crate::text::numbers;
@@ -25,6 +27,7 @@ pub(super) fn page(report: &StatusReport) -> String {
     }
     models(&mut out, report);
     ended(&mut out, report);
+    refused(&mut out, report);
     plugins(&mut out, &report.plugins);
     changes(&mut out, report);
     out.push_str("<p><a href=\"/admin/status.json\">the same as JSON</a></p>\n</body></html>\n");
@@ -147,6 +150,21 @@ fn ended(out: &mut String, report: &StatusReport) {
     let reasons = report.ended.iter().map(|(reason, count)| format!("{} {count}", escaped(reason)));
     let none = report.ended.is_empty().then(|| "none has ended".to_owned());
     facts(out, reasons.chain(none));
+}
+
+fn refused(out: &mut String, report: &StatusReport) {
+    if report.refused.is_empty() {
+        return;
+    }
+    let columns = [text("MODEL"), text("REASON"), number("REQUESTS"), text("TO PREVENT IT")];
+    let of_model = |(model, counts): (&String, &BTreeMap<&'static str, u64>)| {
+        let advice = |reason: &str| remedy(reason, model).map(|of| of.advice.to_owned()).unwrap_or_default();
+        let row = |(reason, count): (&&'static str, &u64)| {
+            [model.clone(), (*reason).to_owned(), count.to_string(), advice(reason)]
+        };
+        counts.iter().map(row).collect::<Vec<_>>()
+    };
+    table(out, "What was refused (since the start)", columns, report.refused.iter().flat_map(of_model));
 }
 
 fn plugins(out: &mut String, plugins: &[Summary]) {

@@ -61,6 +61,7 @@ fn of_models() -> Vec<Operation> {
 fn of_sequences() -> Vec<Operation> {
     const ALL: &str = "/admin/models/{name}/sequences";
     const ONE: &str = "/admin/models/{name}/sequences/{id}";
+    const WHY: &str = "/admin/models/{name}/sequences/{id}/why";
     const STATE: &str = "/admin/models/{name}/sequences/{id}/state";
     const FORK: &str = "/admin/models/{name}/sequences/{id}/fork";
     const CAPTURE: &str = "/admin/models/{name}/sequences/{id}/capture";
@@ -81,6 +82,8 @@ fn of_sequences() -> Vec<Operation> {
     .answers(BodySchema::Json("Sequences"));
     let show = Operation::new(Get, ONE, ("showSequence", "A live sequence, or how it ended"), http::sequence)
         .answers(BodySchema::Json("Sequence"));
+    let about = "Where a sequence is, its last steps and refused requests, and what keeps such a sequence";
+    let why = Operation::new(Get, WHY, ("explainSequence", about), http::why).answers(BodySchema::Json("Explanation"));
     let drop = Operation::new(Delete, ONE, ("dropSequence", "Ends a sequence"), http::drop_sequence).query(
         "reason",
         &string(),
@@ -99,7 +102,7 @@ fn of_sequences() -> Vec<Operation> {
         .query("steps", &steps, "Number of steps after which the capture ends, if no END comes before")
         .query("wait", &span(), "How long to wait for them: 30s if not given, at most 100s")
         .answers(BodySchema::Bytes);
-    [list].into_iter().chain([show, drop, export, import, fork, capture].map(text)).collect()
+    [list].into_iter().chain([show, why, drop, export, import, fork, capture].map(text)).collect()
 }
 
 fn of_plugins() -> Vec<Operation> {

@@ -11,7 +11,7 @@ use super::Admin;
 use crate::api::control::aside;
 use crate::api::{Code, Status};
 use crate::config::units::Span;
-use crate::model::{EndedSequence, LiveSequence, ResumableSequence};
+use crate::model::{EndedSequence, LiveSequence, ResumableFrom, ResumableSequence};
 
 /// Rows of a list if the request sets no number.
 const ROWS: usize = 100;
@@ -80,6 +80,8 @@ pub(super) struct KeptRow {
     pub(super) version: u64,
     /// Size of the file with its state.
     pub(super) bytes: u64,
+    /// store, operator, reload
+    pub(super) origin: &'static str,
     /// The time until it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) left_seconds: Option<f64>,
@@ -113,6 +115,9 @@ pub(super) struct EndedRow {
     pub(super) plugin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) world: Option<&'static str>,
+    /// Its allowed idle time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idle_seconds: Option<f64>,
     pub(super) ago_seconds: f64,
 }
 
@@ -157,13 +162,19 @@ impl Admin {
 
     fn past(&self, of: &EndedSequence) -> SequenceRow {
         let (plugin, world) = of.by.as_ref().map(|by| (by.plugin.clone(), by.world)).unzip();
-        let ended = EndedRow { reason: of.reason, plugin, world, ago_seconds: of.ago.as_secs_f64() };
+        let (idle_seconds, ago_seconds) = (of.idle.map(|idle| idle.as_secs_f64()), of.ago.as_secs_f64());
+        let ended = EndedRow { reason: of.reason, plugin, world, idle_seconds, ago_seconds };
         SequenceRow { ended: Some(ended), ..self.row(&of.id, "ended", of.step) }
     }
 
     fn kept(&self, of: &ResumableSequence) -> SequenceRow {
         let left_seconds = of.left.map(|left| left.as_secs_f64());
-        let kept = KeptRow { version: of.version, bytes: of.bytes, left_seconds };
+        let origin = match of.origin {
+            ResumableFrom::Store => "store",
+            ResumableFrom::Operator => "operator",
+            ResumableFrom::Reload => "reload",
+        };
+        let kept = KeptRow { version: of.version, bytes: of.bytes, origin, left_seconds };
         SequenceRow { kept: Some(kept), ..self.row(&of.id, "kept", of.step) }
     }
 
@@ -201,8 +212,12 @@ impl Admin {
 
     /// Finds the sequence of this id: live, else stored, else ended.
     pub(super) async fn sequence(&self, model: String, id: Id) -> Result<SequenceRow, Status> {
-        let (repository, wanted) = (self.api().repository().clone(), id.clone());
-        let of = model.clone();
+        self.found(&model, &id).await?.ok_or_else(|| absent(&model, &id))
+    }
+
+    /// The same; `None` if nothing is known of the id.
+    pub(super) async fn found(&self, model: &str, id: &Id) -> Result<Option<SequenceRow>, Status> {
+        let (repository, wanted, of) = (self.api().repository().clone(), id.clone(), model.to_owned());
         let found = aside(move || {
             // An id can have two live sequences: the older one is ending, the younger one has replaced it.
             let live = repository.live_sequences(&of)?.into_iter().filter(|s| s.id == wanted);
@@ -214,12 +229,11 @@ impl Admin {
             }
             Ok((None, None, repository.ended_sequences(&of)?.into_iter().find(|s| s.id == wanted)))
         });
-        match found.await? {
-            (Some(live), ..) => Ok(self.live(&live)),
-            (None, Some(kept), _) => Ok(self.kept(&kept)),
-            (None, None, Some(ended)) => Ok(self.past(&ended)),
-            (None, None, None) => Err(absent(&model, &id)),
-        }
+        Ok(match found.await? {
+            (Some(live), ..) => Some(self.live(&live)),
+            (None, Some(kept), _) => Some(self.kept(&kept)),
+            (None, None, ended) => ended.map(|ended| self.past(&ended)),
+        })
     }
 }
 

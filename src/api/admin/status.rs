@@ -11,6 +11,7 @@ use crate::api::audit::Change;
 use crate::api::{ServerPhase, Status};
 use crate::model::{Counted, VersionOverview};
 use crate::scheduling::report::{BindingState, Summary};
+use crate::telemetry::RefusedByModel;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct StatusReport {
@@ -20,6 +21,9 @@ pub struct StatusReport {
     pub models: Vec<VersionStatus>,
     /// Number of sequences that ended since the server started, by reason.
     pub ended: BTreeMap<&'static str, u64>,
+    /// Number of requests that were answered with an error since the server started, by model and reason. The empty name stands for
+    /// models that are not served.
+    pub refused: RefusedByModel,
     pub plugins: Vec<Summary>,
     /// The latest changes by operators, newest first.
     pub changes: Vec<Change>,
@@ -72,6 +76,12 @@ pub struct VersionStatus {
     pub batches: u64,
     pub rows: u64,
     pub requests_per_second: f64,
+    /// Requests that wait in the queue now.
+    pub queued: u64,
+    /// Number of its sequences that ended, by reason.
+    pub ended: BTreeMap<&'static str, u64>,
+    /// The total time of its requests, by phase.
+    pub phase_seconds: BTreeMap<&'static str, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_p50: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +109,8 @@ impl Admin {
         let plugins = self.list().await.unwrap_or_default();
         let warnings = models.iter().filter_map(of_model).chain(plugins.iter().flat_map(of_plugin)).collect();
         let changes = self.changes().last();
-        Ok(StatusReport { server: self.server(since.seconds), warnings, models, ended, plugins, changes })
+        let refused = self.api().metrics().refused();
+        Ok(StatusReport { server: self.server(since.seconds), warnings, models, ended, refused, plugins, changes })
     }
 
     /// The model versions, with their rates.
@@ -169,6 +180,9 @@ fn version(of: VersionOverview, since: &Since) -> VersionStatus {
         batches: statistics.execution_count,
         rows: statistics.inference_count,
         requests_per_second: rate,
+        queued: counted.as_ref().map_or(0, |c| c.queued),
+        ended: counted.iter().flat_map(|c| c.ended.iter().copied()).collect(),
+        phase_seconds: counted.iter().flat_map(|c| c.phase_seconds.iter().copied()).collect(),
         batch_p50: batches.map(|(median, _)| median),
         batch_max: batches.map(|(_, most)| most),
         // The last bucket has no bound, and JSON has no infinity.

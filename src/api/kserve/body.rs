@@ -48,7 +48,7 @@ impl BodyRequest {
         mut permit: QueuedBytesPermit,
     ) -> Result<(Decoded, ResponseFormat), Status> {
         let BodyRequest { named, sequence, json_length, body } = self;
-        let (regions, limits) = (kserve.regions(), &kserve.api().limits());
+        let (regions, limits) = (kserve.regions(), kserve.api().limits());
         let sequence = sequence.as_deref();
         let decode = |of: &ModelHandle, body: Bytes, permit: &mut QueuedBytesPermit| {
             let head = JsonRequestHead {

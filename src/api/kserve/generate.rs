@@ -21,7 +21,7 @@ use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::unsent;
 use crate::api::{Code, RequestContext, Status, triton};
 use crate::model::ModelHandle;
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 pub(super) fn routes() -> Router<Kserve> {
     Router::new()
@@ -103,7 +103,7 @@ async fn read(
     let (parts, body) = request.into_parts();
     let received = receive(kserve.api(), context, &parts.headers, body, triton::status).await?;
     let ReceivedBody { turn, body, mut permit } = received;
-    let (sequence, limits, is_long) = (sequence(&parts.headers), kserve.api().limits(), body.len() > INLINE_BYTES);
+    let (sequence, limits, is_long) = (sequence(&parts.headers), *kserve.api().limits(), body.len() > INLINE_BYTES);
     let decode = move || {
         let decode = |of: &ModelHandle, body: Bytes, permit: &mut QueuedBytesPermit| {
             let metadata = of.metadata();

@@ -25,7 +25,7 @@ use crate::api::status::is_grpc;
 use crate::api::{Code, RequestContext, Status, triton};
 use crate::config::model::json::to_json;
 use crate::model::InferAnswer;
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 /// The routes of the protocol.
 pub fn routes(kserve: &Kserve) -> Router {

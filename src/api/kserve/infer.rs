@@ -41,8 +41,8 @@ impl InferService {
         B::Error: Into<axum::BoxError> + Send,
     {
         let (request, unpacked) = frames::unpack(self.kserve.api(), &context, CallKind::Unary, request);
-        let mut grpc = self.grpc::<ModelInferResponse>();
-        grpc.unary(InferCall { kserve: self.kserve, context, unpacked }, request).await
+        let mut grpc = self.grpc::<ModelInferResponse>(CallKind::Unary);
+        grpc.unary(InferCall(Some((self.kserve, context, unpacked))), request).await
     }
 
     /// Answers a `ModelStreamInfer` call. Its task runs within the connection.
@@ -52,35 +52,34 @@ impl InferService {
         B::Error: Into<axum::BoxError> + Send,
     {
         let (request, unpacked) = frames::unpack(self.kserve.api(), &context, CallKind::Stream, request);
-        let mut grpc = self.grpc::<ModelStreamInferResponse>();
+        let mut grpc = self.grpc::<ModelStreamInferResponse>(CallKind::Stream);
         grpc.streaming(StreamCall { kserve: self.kserve, context, unpacked }, request).await
     }
 
     /// Accepts compressed requests, but compresses no answers: most clients announce support for compressed answers and few want them.
-    fn grpc<T: prost::Message + 'static>(&self) -> Grpc<RawCodec<T>> {
+    fn grpc<T: prost::Message + 'static>(&self, kind: CallKind) -> Grpc<RawCodec<T>> {
         let mut compressions = EnabledCompressionEncodings::default();
         for compression in [CompressionEncoding::Gzip, CompressionEncoding::Deflate] {
             compressions.enable(compression);
         }
-        Grpc::new(RawCodec::default())
+        Grpc::new(RawCodec::new(kind))
             .apply_compression_config(compressions, EnabledCompressionEncodings::default())
             .apply_max_message_size_config(Some(self.kserve.api().limits().request.to_usize()), Some(usize::MAX))
     }
 }
 
-/// A call whose message has not been read yet.
-struct InferCall {
-    kserve: Kserve,
-    context: RequestContext,
-    unpacked: UnpackedQueue,
-}
+/// A call whose message has not been read yet. `None` once it has.
+struct InferCall(Option<(Kserve, RequestContext, UnpackedQueue)>);
 
 impl UnaryService<Bytes> for InferCall {
     type Response = ModelInferResponse;
     type Future = CallFuture<ModelInferResponse>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        Box::pin(infer(self.kserve.clone(), self.context.clone(), self.unpacked.pop(), request))
+        match self.0.take() {
+            Some((kserve, context, unpacked)) => Box::pin(infer(kserve, context, unpacked.pop(), request)),
+            None => Box::pin(std::future::ready(Err(Status::internal("a unary call has one message")))),
+        }
     }
 }
 
@@ -95,27 +94,36 @@ async fn infer(
     request: Request<Bytes>,
 ) -> Result<Response<ModelInferResponse>, Status> {
     let (metadata, _, message) = request.into_parts();
-    let Unpacked { permit, turn } = match unpacked {
+    // What few calls wait for is boxed, so that the future of every call is small.
+    let Unpacked { permit, turn } = match unpacked.or_else(|| Unpacked::now(kserve.api(), &context, message.len())) {
         Some(unpacked) => unpacked,
-        None => Unpacked::in_turn(kserve.api(), &context, message.len()).await,
+        None => Box::pin(Unpacked::in_turn(kserve.api(), &context, message.len())).await,
     };
     let scanned = ScannedMessage::new(&kserve, message, permit);
     let call_metadata = CallMetadata::from_metadata(&metadata);
-    let read = match scanned.is_long() {
+    let ReadMessage { call, request, form } = match scanned.is_long() {
         false => scanned.decode(&kserve, &call_metadata)?,
-        true => {
-            let kserve = kserve.clone();
-            let decoded = off_task(true, move || scanned.decode(&kserve, &call_metadata)).await;
-            decoded.map_err(|failure| triton::status(&failure))??
-        }
+        true => Box::pin(decode_elsewhere(kserve.clone(), scanned, call_metadata)).await?,
     };
-    let ReadMessage { call, request, form } = read;
     let request = request.and_then(|decoded| Kserve::check_coupled(&decoded.model, DECOUPLED).map(|()| decoded));
-    let answer = kserve.begin(&context, call, request);
+    let answer = kserve.begin(&context, call, request).by_deadline();
     drop(turn);
-    let (answer, count) = answer.by_deadline().await?;
-    let message = count.answer(encode::answer_in_time(answer, form).await)?;
-    Ok(echo::grpc(&metadata, message))
+    let (answer, count) = answer.await?;
+    let message = match encode::is_long(&answer, &form) {
+        false => encode::answer(answer, &form),
+        true => Box::pin(encode::answer_in_time(answer, form)).await,
+    };
+    Ok(echo::grpc(&metadata, count.answer(message)?))
+}
+
+/// Decodes a large message on another thread.
+async fn decode_elsewhere(
+    kserve: Kserve,
+    scanned: ScannedMessage,
+    metadata: CallMetadata,
+) -> Result<ReadMessage, Status> {
+    let decoded = off_task(true, move || scanned.decode(&kserve, &metadata)).await;
+    decoded.map_err(|failure| triton::status(&failure))?
 }
 
 /// A stream that has not begun yet.

@@ -10,6 +10,8 @@ use crate::error::ExceededLimit;
 
 /// Memory of an input, an output or a parameter, without its texts.
 const ITEM: u64 = 320;
+/// If decoding a message takes at most this many bytes, they are not counted.
+pub(crate) const UNCOUNTED: u64 = 64 << 10;
 /// Memory of an element of `bytes_contents`, without its bytes.
 const ELEMENT: u64 = 32;
 
@@ -32,6 +34,13 @@ pub(crate) struct Scanned<'m> {
     raw: usize,
     outputs: usize,
     parameters: usize,
+}
+
+/// Whether a message is too short to exceed a limit: each part of it has at least two bytes, and takes no more memory than an item.
+pub(crate) fn is_needless(message: &[u8], limits: &ServerLimits) -> bool {
+    let parts = message.len() / 2;
+    let fewest = limits.inputs.min(limits.outputs).min(limits.parameters);
+    parts as u64 * ITEM <= UNCOUNTED && parts <= fewest
 }
 
 /// Whether scanning takes too long for a connection's task. Raw contents are skipped and take no time.

@@ -120,3 +120,17 @@ fn raw_contents_do_not_make_a_message_long_to_scan() {
     let text = ModelInferRequest { id: "x".repeat(INLINE_BYTES), ..Default::default() };
     assert!(is_long(&text.encode_to_vec()));
 }
+
+#[test]
+fn no_message_that_needs_no_scan_exceeds_a_limit() {
+    let (few, default) = (limits(), ServerLimits::default());
+    // The smallest input, output, raw contents and parameter: a tag and the length 0.
+    for tag in [0x2a, 0x32, 0x3a, 0x22] {
+        let of = |count: usize| [tag, 0].repeat(count);
+        assert!(is_needless(&of(3), &few) && scan(&of(3), &few).refused.is_none());
+        assert!(!is_needless(&of(4), &few) && scan(&of(4), &few).refused.is_some());
+        let most = (1..1000).rev().map(of).find(|message| is_needless(message, &default)).expect("a message");
+        let scanned = scan(&most, &default);
+        assert!(scanned.refused.is_none() && scanned.unpacked <= UNCOUNTED, "{scanned:?}");
+    }
+}

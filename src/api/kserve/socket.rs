@@ -33,7 +33,7 @@ use crate::api::message_meter::MessageMeter;
 use crate::api::refusal::{BAD_INPUT, unsent};
 use crate::api::request_count::{Receipt, RequestCount, SentAnswer};
 use crate::api::{Code, RequestContext, ServerPhase, Status, Upgrades, triton};
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 /// Bytes before the JSON of a binary message.
 const LENGTH: usize = 4;

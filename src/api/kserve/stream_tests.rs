@@ -11,7 +11,7 @@ use crate::api::kserve::reply_queue::reply_queue;
 use crate::api::request_count::RequestCount;
 use crate::model::{InferAnswer, NamedTensor, Tensor};
 use crate::telemetry::Metrics;
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 #[derive(Default)]
 struct Woken(AtomicU32);
@@ -97,7 +97,8 @@ fn queued_replies_are_delivered_before_the_end() {
 #[test]
 fn a_reply_counts_when_taken_and_an_untaken_reply_counts_as_cancelled() {
     let metrics = Metrics::new(false);
-    let count = || RequestCount::new(&metrics, Surface::KserveGrpc, "m".to_owned(), None);
+    let counters = metrics.model("m", 1).requests.clone();
+    let count = || RequestCount::new(counters.clone(), Surface::KserveGrpc, None);
     let refusal = SentAnswer::of(&Err::<(), _>(Status::new(Code::Internal, "run_failed", "no")));
     let counted = |code: &str, reason: &str| {
         let series =

@@ -7,13 +7,14 @@ use std::task::{Context, Poll};
 
 use super::settings::Traces;
 use super::shared_memory::Regions;
-use crate::api::intake::{Decoded, Underway};
+use crate::api::intake::{ByDeadline, Decoded, Underway};
 use crate::api::request_count::RequestCount;
 use crate::api::{Api, RequestContext, Status, triton};
 use crate::config::server::settings::SharedMemory;
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, VersionStatistics};
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
+use sequor_proto::ModelInferRequest;
 
 /// The KServe surface of a server, over gRPC, HTTP and WebSocket. Cheap to clone; clones share the clients' registrations and settings.
 #[derive(Debug, Clone)]
@@ -75,7 +76,8 @@ impl Kserve {
         decoded: Result<Decoded, Status>,
     ) -> CallAnswer {
         let api = &self.0.api;
-        let mut count = api.count(context, call.surface, (&call.model, &call.version), &decoded);
+        let known = decoded.as_ref().ok().map(|decoded| &decoded.model);
+        let mut count = api.count(context, call.surface, (&call.model, &call.version), known);
         let begun = decoded
             .and_then(|decoded| api.begin(context, decoded, &mut count).map_err(|failure| triton::status(&failure)));
         CallAnswer { call, count, begun: begun.map_err(Some) }
@@ -92,6 +94,15 @@ pub(crate) struct CallNames {
     pub(crate) id: String,
 }
 
+impl CallNames {
+    /// The names in a message of the gRPC service.
+    pub(super) fn in_message(message: &ModelInferRequest) -> CallNames {
+        let ModelInferRequest { model_name, model_version, id, .. } = message;
+        let [model, version, id] = [model_name, model_version, id].map(String::clone);
+        CallNames { surface: Surface::KserveGrpc, model, version, id }
+    }
+}
+
 /// The answer to a request of a client. Dropping it cancels the request. Polling it counts nothing: the answer is not written yet.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the request"]
@@ -104,17 +115,35 @@ pub(crate) struct CallAnswer {
 }
 
 impl CallAnswer {
-    /// Awaits the answer until the client's deadline. A refusal is counted here, an answer once it is written.
-    pub(crate) async fn by_deadline(self) -> Result<(InferAnswer, RequestCount), Status> {
+    /// The answer until the client's deadline. Polling it counts a refusal; an answer is counted once it is written.
+    pub(crate) fn by_deadline(self) -> AnswerByDeadline {
         let CallAnswer { count, begun, .. } = self;
-        let outcome = match begun {
-            Ok(underway) => underway.by_deadline().await.map_err(|failure| triton::status(&failure)),
-            Err(refused) => Err(refused.unwrap_or_else(polled_again)),
+        AnswerByDeadline { count: Some(count), begun: begun.map(Underway::by_deadline) }
+    }
+}
+
+/// The answer to a single call. Dropping it cancels the request. It is no `async` block, because every call moves it.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the request"]
+pub(crate) struct AnswerByDeadline {
+    /// `None` once the answer is there.
+    count: Option<RequestCount>,
+    begun: Result<ByDeadline, Option<Status>>,
+}
+
+impl Future for AnswerByDeadline {
+    type Output = Result<(InferAnswer, RequestCount), Status>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = match &mut self.begun {
+            Ok(underway) => std::task::ready!(Pin::new(underway).poll(cx)).map_err(|failure| triton::status(&failure)),
+            Err(refused) => Err(refused.take().unwrap_or_else(polled_again)),
         };
-        match outcome {
-            Ok(answer) => Ok((answer, count)),
-            Err(status) => count.answer(Err(status)),
-        }
+        Poll::Ready(match (outcome, self.count.take()) {
+            (Ok(answer), Some(count)) => Ok((answer, count)),
+            (Err(status), Some(count)) => count.answer(Err(status)),
+            (_, None) => Err(polled_again()),
+        })
     }
 }
 

@@ -32,7 +32,7 @@ use crate::api::status::{HELP, REASON};
 use crate::api::{Code, RequestContext, Retry, Status};
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle};
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 /// The paths of the protocol.
 pub fn routes(tfs: &Tfs) -> Router {
@@ -60,7 +60,7 @@ impl From<Status> for RefusedResponse {
 impl IntoResponse for RefusedResponse {
     fn into_response(self) -> Response {
         let RefusedResponse(status) = self;
-        let code = StatusCode::from_u16(refusal::http(status.code)).unwrap_or_default();
+        let code = StatusCode::from_u16(status.code.tfs_http()).unwrap_or_default();
         let body = Json(json!({ "error": status.message }));
         let retry = match status.retry {
             Retry::After(span) => Some([("retry-after", span.as_millis().div_ceil(1000).max(1).to_string())]),
@@ -219,7 +219,7 @@ async fn read(
     let ReceivedBody { turn, body, mut permit } = received;
     let text = |name: &str| headers.get(name)?.to_str().ok();
     let sequence = text(SEQUENCE_HEADER).map(str::to_owned);
-    let (is_long, limits) = (body.len() > INLINE_BYTES, tfs.api().limits());
+    let (is_long, limits) = (body.len() > INLINE_BYTES, *tfs.api().limits());
     let (name, version) = (model.to_owned(), version.to_owned());
     let decoded = off_task(is_long, move || {
         let sequence = sequence.as_deref();

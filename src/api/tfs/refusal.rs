@@ -248,6 +248,7 @@ fn refused(refused: &Refused) -> Option<(Code, String)> {
         Refusal::Unknown(Some(stone)) => (Code::NotFound, format!("{MISSING}{}", ended(refused, stone.why))),
         // A client may send this request again unchanged, so the sentence must not tell it to START.
         Refusal::Ended(EndReason::Drained) if refused.may_retry => return None,
+        Refusal::Ended(EndReason::Fenced) => return None,
         Refusal::Ended(why) => (Code::NotFound, format!("{MISSING}{}", ended(refused, *why))),
         Refusal::Live => (Code::AlreadyExists, "Sequence with provided ID already exists".to_owned()),
         Refusal::Ending => (
@@ -279,14 +280,6 @@ fn ended(refused: &Refused, why: EndReason) -> String {
     match why {
         EndReason::End => String::new(),
         _ => format!(" (sequence {} {})", refused.id, triton::ended_because(refused, why)),
-    }
-}
-
-/// The HTTP status of a code. OVMS differs from KServe in one.
-pub(super) const fn http(code: Code) -> u16 {
-    match code {
-        Code::AlreadyExists => 409,
-        code => code.http(),
     }
 }
 
@@ -369,10 +362,10 @@ mod tests {
             ),
         ];
         for (status, code, http, text) in rows {
-            assert_eq!((status.code, super::http(status.code), status.message.as_str()), (code, http, text));
+            assert_eq!((status.code, status.code.tfs_http(), status.message.as_str()), (code, http, text));
         }
         let loading = status(&Failure::NotServed(NotServed::NotReady { model: "m".to_owned(), version: 1 }));
-        let told = (loading.code, super::http(loading.code), loading.message.as_str());
+        let told = (loading.code, loading.code.tfs_http(), loading.message.as_str());
         assert_eq!(
             told,
             (

@@ -9,7 +9,7 @@ use crate::api::request_count::RequestCount;
 use crate::api::{Api, RequestContext, Status};
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle};
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::Surface;
 
 /// The TensorFlow Serving surface of a server, over gRPC and HTTP. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -49,7 +49,8 @@ impl Tfs {
         (model, version): (&str, &str),
         turn: Option<Turn>,
     ) -> Result<(InferAnswer, RequestCount), Status> {
-        let mut count = self.api.count(context, surface, (model, version), &decoded);
+        let known = decoded.as_ref().ok().map(|decoded| &decoded.model);
+        let mut count = self.api.count(context, surface, (model, version), known);
         let begun = decoded.and_then(|DecodedPredict { model, parts, permit }| {
             let decoded = Decoded { model, request: parts.into_request(), permit };
             self.api.begin(context, decoded, &mut count).map_err(|failure| refusal::status(&failure))

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use super::{Failed, failed, machine};
 use crate::author::{self, Project};
+use crate::cli::terminal::Leave;
 
 /// How often the sources are checked.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Calls `round` now and after every change of the sources, until the author stops the command. Prints its results.
 pub(super) fn on_every_change(folder: &Path, mut round: impl FnMut() -> Result<String, Failed>) -> Result<(), Failed> {
-    let (stop, mut seen) = (interrupted()?, None);
+    let (stop, mut seen) = (Leave::on_signals()?, None);
     loop {
         let now = sources(folder);
         if seen.as_ref() != Some(&now) {
@@ -25,9 +25,8 @@ pub(super) fn on_every_change(folder: &Path, mut round: impl FnMut() -> Result<S
                 Ok(said) => println!("{said}"),
             }
         }
-        match stop.recv_timeout(LOOK) {
-            Err(RecvTimeoutError::Timeout) => {}
-            _ => return Ok(()),
+        if stop.within(LOOK) {
+            return Ok(());
         }
     }
 }
@@ -43,29 +42,6 @@ pub(super) fn build(folder: &Path, to: &Path) -> Result<PathBuf, Failed> {
 pub(super) fn first_name(folder: &Path) -> Result<String, Failed> {
     let project = Project::open(folder).map_err(failed)?;
     Ok(project.manifests.first().map(|manifest| manifest.name.clone()).unwrap_or_default())
-}
-
-/// Receives a value once the author stops the command.
-fn interrupted() -> Result<Receiver<()>, Failed> {
-    let (sender, receiver) = sync_channel(1);
-    let failed = |e: std::io::Error| Failed::Failed(format!("no signals: {e}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let signals = {
-        let _inside = runtime.enter();
-        use tokio::signal::unix::{SignalKind, signal};
-        (signal(SignalKind::interrupt()).map_err(failed)?, signal(SignalKind::terminate()).map_err(failed)?)
-    };
-    std::thread::spawn(move || {
-        let (mut interrupt, mut terminate) = signals;
-        runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        });
-        let _ = sender.send(());
-    });
-    Ok(receiver)
 }
 
 type SourceFiles = BTreeMap<PathBuf, (SystemTime, u64)>;

@@ -17,7 +17,9 @@ pub(super) fn known(client: &Client, plugin: &str) -> impl Fn(Failed) -> Failed 
 pub(super) fn served(failed: Failed) -> Failed {
     reworded(failed, |text| {
         let is_unknown = text.starts_with("no model \"") && text.ends_with("\" is served");
-        is_unknown.then(|| format!("{text}; sequor model list shows those that are"))
+        // The same in the words that clients get.
+        let is_not_found = text.starts_with("Request for unknown model: '") && text.ends_with("' is not found");
+        (is_unknown || is_not_found).then(|| format!("{text}; sequor model list shows those that are"))
     })
 }
 
@@ -70,6 +72,10 @@ mod tests {
         assert_eq!(
             said(served(refused("no model \"x\" is served"))),
             "no model \"x\" is served; sequor model list shows those that are"
+        );
+        assert_eq!(
+            said(served(refused("Request for unknown model: 'x' is not found"))),
+            "Request for unknown model: 'x' is not found; sequor model list shows those that are"
         );
         let of_file = of_file("mine", "./mine/plugin.toml");
         assert_eq!(

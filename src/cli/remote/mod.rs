@@ -3,7 +3,8 @@
 //! # Layout
 //!
 //! - [`client`]: a request and its answer · `tls`: the certificates that it trusts.
-//! - [`status`], [`plugin`], [`model`], [`sequence`], [`drain`]: the commands · `component`: the transfer of a plug-in's file.
+//! - [`status`], [`top`] (`readings`, `top_screen`: its figures and its text), [`why`], [`plugin`], [`model`], [`sequence`], [`drain`]: the
+//!   commands · `component`: the transfer of a plug-in's file.
 //! - `advice`: advice about refusals.
 
 mod advice;
@@ -12,9 +13,13 @@ pub(super) mod component;
 pub(super) mod drain;
 pub(super) mod model;
 pub(super) mod plugin;
+mod readings;
 pub(super) mod sequence;
 pub(super) mod status;
 mod tls;
+pub(super) mod top;
+mod top_screen;
+pub(super) mod why;
 
 use std::path::PathBuf;
 
@@ -77,11 +82,14 @@ fn print<T: DeserializeOwned>(
         print_json(answer);
         return Ok(());
     }
-    let read = T::deserialize(answer).map_err(|e| {
-        Failed::Failed(format!("the server's answer is not understood, it may be of another version: {e}"))
-    })?;
+    let read = T::deserialize(answer).map_err(|e| misunderstood(&e))?;
     print!("{}", render(read));
     Ok(())
+}
+
+/// The failure of a command that cannot read the server's answer.
+fn misunderstood(error: &serde_json::Error) -> Failed {
+    Failed::Failed(format!("the server's answer is not understood, it may be of another version: {error}"))
 }
 
 pub(super) fn print_json(value: &Value) {

@@ -11,7 +11,7 @@ use super::key::{SettingValue, ValueKind};
 use crate::config::fault::did_you_mean;
 
 /// Replaces a secret in output.
-const MASK: &str = "***";
+pub(super) const MASK: &str = "***";
 
 /// A group of endpoints that can be restricted as a whole, under Triton's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

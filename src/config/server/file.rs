@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::access::RestrictionTexts;
 use super::key::{Key, choice, section};
+use super::store_url::StoreUrl;
 use crate::config::units::{Size, Span};
 
 /// Every key, in the order of the reference.
@@ -382,8 +383,10 @@ section! {
         pub dir: PathBuf = PathBuf::new();
         /// Maximum bytes of stored states, all models together; the file may take several times as much
         pub disk_limit: Size = Size(16 << 30), positive;
-        url: Option<String> = None;
-        lease: Option<Span> = None;
+        /// Redis that several servers share instead of a directory: redis://HOST:PORT/DATABASE, or rediss:// with TLS
+        pub url: Option<StoreUrl> = None;
+        /// Time after which other servers may take over the sequences of a server that they do not hear of; from 200ms to 1m
+        pub lease: Span = Span(Duration::from_secs(2)), positive;
     }
 }
 

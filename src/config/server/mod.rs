@@ -10,6 +10,7 @@
 //! - [`layers`]: merges the layers, and records which layer set each value.
 //! - [`access`]: groups of endpoints, and the headers that give access to them.
 //! - [`rates`]: the capacities of the resources that runs need.
+//! - [`store_url`]: the URL of a store that several servers share.
 //! - [`otlp`]: the export of traces, also as OpenTelemetry's own variables set it · `triton_trace`: Triton's flag for it.
 //! - `by_memory`: limits that follow from the memory of this process.
 //! - [`settings`]: the checked result · [`shown`]: the same for operators to read.
@@ -24,6 +25,7 @@ pub mod otlp;
 pub mod rates;
 pub mod settings;
 pub mod shown;
+pub mod store_url;
 pub mod triton;
 mod triton_trace;
 

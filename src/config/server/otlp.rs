@@ -1,8 +1,11 @@
 //! The settings of the export of traces: the keys under `otlp`, and the variables that every OpenTelemetry program knows (`OTEL_*`).
 
-use std::fmt;
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use hyper::Uri;
+use percent_encoding::percent_decode_str;
 
 use super::file::{Otlp, OtlpProtocol};
 use super::layers::Origin;
@@ -21,15 +24,16 @@ pub(super) const VARIABLES: [(&str, [&str; 2]); 2] = [
     ("otlp.protocol", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"]),
 ];
 
-/// Where and how traces are exported.
+/// Where and how traces are exported. The headers of exports may be secrets: only the exporter's library reads them, from the environment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OtlpSettings {
-    pub url: CollectorUrl,
+    /// The URL of the collector; over HTTP with the path of its traces.
+    pub endpoint: String,
+    pub is_tls: bool,
     pub protocol: OtlpProtocol,
     /// The share of requests that are traced if their clients do not decide.
     pub sample: f64,
-    pub headers: OtlpHeaders,
-    /// Maximum time of one export.
+    /// Maximum time of one export, with all its attempts.
     pub timeout: Duration,
     /// The authority that the collector's certificate comes from; `None` for those of the system.
     pub authority: Option<PathBuf>,
@@ -37,69 +41,25 @@ pub struct OtlpSettings {
     pub resource: Vec<(String, String)>,
 }
 
-/// The address of a collector.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CollectorUrl {
-    pub is_tls: bool,
-    /// A name or an address; an IPv6 address without its brackets.
-    pub host: String,
-    pub port: u16,
-    /// The path for HTTP. gRPC has its own.
-    pub path: String,
-}
-
-/// Headers of every export. Their values may be secrets, so they are not shown.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct OtlpHeaders(pub Vec<(String, String)>);
-
-impl fmt::Debug for OtlpHeaders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
-    }
-}
-
-impl CollectorUrl {
-    /// Host and port as a URL has them.
-    pub fn authority(&self) -> String {
-        match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
-        }
-    }
-
-    /// Parses `http://HOST:PORT/PATH`. Scheme, port and path may be absent.
-    fn parse(text: &str, protocol: OtlpProtocol, names_traces: bool) -> Option<CollectorUrl> {
-        let (is_tls, rest) = match text.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
-            Some(_) => return None,
-            None => (false, text),
-        };
-        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
-            _ => (authority, protocol.default_port()),
-        };
-        let is_bracketed = host.starts_with('[') && host.ends_with(']');
-        let host = host.trim_matches(['[', ']']);
-        let is_host = !host.is_empty() && (is_bracketed || !host.contains(':'));
-        let is_plain = !text.contains(|c: char| c.is_whitespace() || c.is_control() || "@?#".contains(c));
-        let path = match path.trim_end_matches('/') {
-            path if names_traces || path.ends_with(TRACES) => path.to_owned(),
-            path => format!("{path}{TRACES}"),
-        };
-        let path = if path.is_empty() { "/".to_owned() } else { path };
-        (is_host && is_plain && port != 0).then(|| CollectorUrl { is_tls, host: host.to_owned(), port, path })
-    }
-}
-
-impl OtlpProtocol {
-    fn default_port(self) -> u16 {
-        match self {
-            OtlpProtocol::HttpProtobuf => 4318,
-            OtlpProtocol::Grpc => 4317,
-        }
-    }
+/// The URL of a collector as the exporter needs it, and whether it asks for TLS. `names_traces`: its path is that of traces already.
+fn collector_url(text: &str, protocol: OtlpProtocol, names_traces: bool) -> Option<(String, bool)> {
+    let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let url: Uri = text.parse().ok()?;
+    let (scheme, authority) = (url.scheme_str()?, url.authority()?);
+    let rest = authority.as_str().strip_prefix(authority.host())?;
+    let is_host =
+        !authority.host().is_empty() && (rest.is_empty() || authority.port_u16().is_some_and(|port| port > 0));
+    let is_plain = matches!(scheme, "http" | "https") && url.query().is_none() && !text.contains('#');
+    let path = url.path().trim_end_matches('/');
+    let path = match protocol {
+        OtlpProtocol::Grpc => "",
+        OtlpProtocol::HttpProtobuf => path,
+    };
+    let traces = match protocol {
+        OtlpProtocol::HttpProtobuf if !names_traces && !path.ends_with(TRACES) => TRACES,
+        _ => "",
+    };
+    (is_host && is_plain).then(|| (format!("{scheme}://{authority}{path}{traces}"), scheme == "https"))
 }
 
 /// The settings, if traces are exported. `node` is the name of this server.
@@ -115,9 +75,13 @@ pub(super) fn resolve(
         return Ok(None);
     };
     let names_traces = *endpoint_origin == Origin::Environment(TRACES_ENDPOINT.to_owned());
-    let url = CollectorUrl::parse(endpoint, said.protocol, names_traces).ok_or_else(|| {
-        let what = format!("\"{endpoint}\" is no URL of a collector; write http://HOST:PORT or https://HOST:PORT");
-        Fault { at: endpoint_origin.at(), code: code::VALUE, what }
+    // A user or password of the URL would be a secret in the settings, so the fault does not repeat it.
+    let wrong = |what: String| Fault { at: endpoint_origin.at(), code: code::VALUE, what };
+    if endpoint.contains('@') {
+        return Err(wrong("otlp.endpoint may hold no password; set OTEL_EXPORTER_OTLP_HEADERS".to_owned()));
+    }
+    let (endpoint, is_tls) = collector_url(endpoint, said.protocol, names_traces).ok_or_else(|| {
+        wrong(format!("\"{endpoint}\" is no URL of a collector; write http://HOST:PORT or https://HOST:PORT"))
     })?;
     let of_variables = |names: [&str; 2]| -> Result<Vec<(String, String)>, Fault> {
         let Some((name, text)) = names.into_iter().find_map(|name| Some((name.to_owned(), set(name)?))) else {
@@ -131,17 +95,18 @@ pub(super) fn resolve(
             what: what(),
         })
     };
-    let headers = of_variables(["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"])?;
+    // The library would leave out what it cannot parse.
+    of_variables(["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"])?;
     let attributes = of_variables(["OTEL_RESOURCE_ATTRIBUTES", "OTEL_RESOURCE_ATTRIBUTES"])?;
     let timeout = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"].into_iter().find_map(&set);
     let milliseconds = timeout.and_then(|text| text.trim().parse().ok()).filter(|milliseconds| *milliseconds > 0);
     let authority =
         ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"].into_iter().find_map(&set);
     Ok(Some(OtlpSettings {
-        url,
+        endpoint,
+        is_tls,
         protocol: said.protocol,
         sample: said.sample,
-        headers: OtlpHeaders(headers),
         timeout: milliseconds.map_or(TIMEOUT, Duration::from_millis),
         authority: authority.map(PathBuf::from),
         resource: resource(attributes, set("OTEL_SERVICE_NAME"), node),
@@ -174,22 +139,11 @@ fn pairs(text: &str) -> Option<Vec<(String, String)>> {
 }
 
 fn percent_decoded(text: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let [first, after @ ..] = rest {
-        rest = match (first, after) {
-            (b'%', [high, low, after @ ..]) => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                bytes.push(u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?);
-                after
-            }
-            (b'%', _) => return None,
-            _ => {
-                bytes.push(*first);
-                after
-            }
-        };
-    }
-    String::from_utf8(bytes).ok()
+    // The crate keeps a sign that begins no byte; here it is a fault.
+    let is_byte =
+        |rest: &str| rest.get(..2).is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let is_encoded = text.split('%').skip(1).all(is_byte);
+    is_encoded.then(|| percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned))?
 }
 
 #[cfg(test)]
@@ -213,24 +167,29 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_url_may_leave_out_scheme_port_and_path() {
-        let parse = |text: &str| CollectorUrl::parse(text, OtlpProtocol::HttpProtobuf, false);
-        let url = |is_tls, host: &str, port, path: &str| {
-            Some(CollectorUrl { is_tls, host: host.to_owned(), port, path: path.to_owned() })
-        };
-        assert_eq!(parse("http://c:4318"), url(false, "c", 4318, "/v1/traces"));
-        assert_eq!(parse("https://c"), url(true, "c", 4318, "/v1/traces"));
-        assert_eq!(parse("localhost:4318/v1/traces"), url(false, "localhost", 4318, "/v1/traces"));
-        assert_eq!(parse("https://c/otlp/"), url(true, "c", 4318, "/otlp/v1/traces"));
-        assert_eq!(parse("http://[::1]:9"), url(false, "::1", 9, "/v1/traces"));
-        assert_eq!(parse("http://[::1]"), url(false, "::1", 4318, "/v1/traces"));
-        assert_eq!(parse("http://[::1]:9").map(|url| url.authority()).as_deref(), Some("[::1]:9"));
-        for wrong in ["", "http://", "ftp://c", "http://c:x", "http://c:0", "http://a b", "http://k@c", "http://::1:9"]
-        {
+    fn a_collector_url_may_leave_out_scheme_and_path() {
+        let parse = |text: &str| collector_url(text, OtlpProtocol::HttpProtobuf, false);
+        let url = |text: &str| Some((text.to_owned(), text.starts_with("https")));
+        assert_eq!(parse("http://c:4318"), url("http://c:4318/v1/traces"));
+        assert_eq!(parse("https://c"), url("https://c/v1/traces"));
+        assert_eq!(parse("localhost:4318/v1/traces"), url("http://localhost:4318/v1/traces"));
+        assert_eq!(parse("https://c/otlp/"), url("https://c/otlp/v1/traces"));
+        assert_eq!(parse("http://[::1]:9"), url("http://[::1]:9/v1/traces"));
+        for wrong in [
+            "",
+            "http://",
+            "ftp://c",
+            "http://c:x",
+            "http://c:0",
+            "http://c:",
+            "http://a b",
+            "http://::1:9",
+            "http://c?k=v",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
-        let of_traces = CollectorUrl::parse("http://c/x", OtlpProtocol::Grpc, true);
-        assert_eq!(of_traces, url(false, "c", 4317, "/x"));
+        assert_eq!(collector_url("http://c/x", OtlpProtocol::HttpProtobuf, true), url("http://c/x"));
+        assert_eq!(collector_url("https://c:4317/v1/traces", OtlpProtocol::Grpc, false), url("https://c:4317"));
     }
 
     #[test]
@@ -246,26 +205,28 @@ mod tests {
     #[test]
     fn variables_of_opentelemetry_are_below_ours_and_above_the_file() {
         let file = "[otlp]\nendpoint = \"http://file\"\n";
-        let host = |variables: &[(&str, &str)]| otlp(file, variables).url.host;
+        let host = |variables: &[(&str, &str)]| {
+            let endpoint = otlp(file, variables).endpoint;
+            endpoint.trim_start_matches("http://").trim_end_matches("/v1/traces").to_owned()
+        };
         let general = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://general");
         let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces/as/it/is");
         let ours = ("SEQUOR_OTLP_ENDPOINT", "http://ours");
         assert_eq!((host(&[]), host(&[general])), ("file".to_owned(), "general".to_owned()));
         assert_eq!(
             (host(&[general, traces]), host(&[general, traces, ours])),
-            ("traces".to_owned(), "ours".to_owned())
+            ("traces/as/it/is".to_owned(), "ours".to_owned())
         );
         assert_eq!(host(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), "file", "an empty variable is none");
-        assert_eq!(otlp(file, &[traces]).url.path, "/as/it/is");
         let grpc = otlp(file, &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]);
-        assert_eq!((grpc.protocol, grpc.url.port), (OtlpProtocol::Grpc, 4317));
+        assert_eq!((grpc.protocol, grpc.endpoint.as_str()), (OtlpProtocol::Grpc, "http://file"));
         let shown = settings(file, &[general]).expect("settings").shown;
         let row = shown.iter().find(|row| row.key == "otlp.endpoint").expect("a row");
         assert_eq!(row.origin, "OTEL_EXPORTER_OTLP_ENDPOINT");
     }
 
     #[test]
-    fn headers_and_attributes_come_from_the_environment() {
+    fn attributes_and_limits_come_from_the_environment() {
         let variables = [
             ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20s3cret, x-tenant=a"),
             ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=prod,service.name=other,service.instance.id=pod-1"),
@@ -274,8 +235,6 @@ mod tests {
         ];
         let file = "node = \"n1\"\n[otlp]\nendpoint = \"http://c\"\n";
         let settings = otlp(file, &variables);
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(settings.headers.0, [pair("authorization", "Bearer s3cret"), pair("x-tenant", "a")]);
         assert!(!format!("{settings:?}").contains("s3cret"));
         assert_eq!((settings.timeout, settings.authority), (Duration::from_millis(250), Some("/ca.pem".into())));
         let of = |variables: &[(&str, &str)], name: &str| {
@@ -300,9 +259,13 @@ mod tests {
         assert_eq!(sample("1.5"), Err("sequor.toml:2:1: otlp.sample must be from 0 to 1".to_owned()));
         assert!(sample("-0.1").is_err() && sample("nan").is_err());
         assert_eq!((sample("0"), sample("1"), sample("0.25")), (Ok(()), Ok(()), Ok(())));
-        let headers = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c"), ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret")];
-        let refused = settings("", &headers).map(|_| ()).expect_err("refused");
-        assert!(refused.starts_with("OTEL_EXPORTER_OTLP_HEADERS: ") && !refused.contains("s3cret"), "{refused}");
+        for headers in ["s3cret", "authorization=s3cret%2", "authorization=s3cret%zz"] {
+            let headers = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c"), ("OTEL_EXPORTER_OTLP_HEADERS", headers)];
+            let refused = settings("", &headers).map(|_| ()).expect_err("refused");
+            assert!(refused.starts_with("OTEL_EXPORTER_OTLP_HEADERS: ") && !refused.contains("s3cret"), "{refused}");
+        }
+        let refused = settings("[otlp]\nendpoint = \"http://u:s3cret@c\"\n", &[]).map(|_| ()).expect_err("refused");
+        assert!(refused.starts_with("sequor.toml:2:1: ") && !refused.contains("s3cret"), "{refused}");
         let protocol = settings("", &[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")]).map(|_| ()).expect_err("refused");
         assert_eq!(protocol, "OTEL_EXPORTER_OTLP_PROTOCOL: \"http/json\" is none of http/protobuf, grpc");
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::Value;
 
@@ -19,7 +21,7 @@ use super::otlp::{self, OtlpSettings};
 use super::rates::ResourceLimit;
 use super::shown::{Shown, shown};
 use crate::config::fault::{Fault, code, did_you_mean, in_order};
-use crate::config::units::Size;
+use crate::config::units::{Size, Span};
 
 /// Facts about the machine, for defaults that depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -145,6 +147,7 @@ fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
     faults.extend(load_without_control(said, layers));
     faults.extend(unsafe_admin(said, layers));
     faults.extend(half_a_tls(said, layers));
+    faults.extend(unclear_state(said, layers));
     if said.shared_memory.allow == Some(AllowSharedMemory::Prefix) {
         faults.extend(no_prefix(&said.shared_memory.prefix, layers));
     }
@@ -203,6 +206,29 @@ fn no_prefix(prefix: &str, layers: &Layers) -> Option<Fault> {
         _ => return None,
     };
     Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
+}
+
+/// The shortest and the longest lease.
+const LEASES: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(60);
+
+/// Faults of the settings for a store that several servers share.
+fn unclear_state(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
+    let at = |path: &str, what: String| Fault { at: layers.origin(path).at(), code: code::VALUE, what };
+    let mut faults = Vec::new();
+    if let Some(url) = &said.state.url {
+        faults.extend(url.fault().map(|what| at("state.url", what.to_owned())));
+        if !said.state.dir.as_os_str().is_empty() {
+            let what = "state.url and state.dir are both set: sequences are stored either in Redis or in a directory";
+            faults.push(at("state.url", what.to_owned()));
+        }
+    }
+    if !LEASES.contains(&said.state.lease.0) {
+        faults.push(at(
+            "state.lease",
+            format!("state.lease must be from {} to {}", Span(*LEASES.start()), Span(*LEASES.end())),
+        ));
+    }
+    faults
 }
 
 /// The fault for a maximum of queued bytes that is smaller than the largest request.

@@ -11,9 +11,10 @@ use crate::error::{Failure, Invalid, NotServed};
 use crate::model::load::{LoadedModel, Metadata};
 use crate::model::request::{InferRequest, SequenceStep, intake};
 use crate::model::sequences::{
-    CaptureLimits, ModelScheduler, Pending, RequestOrigin, TransferError, VersionStatistics, capture, state_transfer,
-    submission, usage,
+    CaptureLimits, ModelScheduler, Pending, RequestOrigin, TransferError, VersionStatistics, capture, gated,
+    state_transfer, submission, usage,
 };
+use crate::telemetry::RequestCounters;
 
 use super::digest::model_digest;
 use super::entry::CatalogEntry;
@@ -135,14 +136,19 @@ impl ModelHandle {
         self.load.unready()
     }
 
+    /// The counts of requests to this model, of all versions.
+    pub(crate) fn request_counters(&self) -> RequestCounters {
+        self.load.metrics.requests.clone()
+    }
+
     pub fn submit(&self, request: InferRequest) -> Result<Pending, Failure> {
         self.submit_from(RequestOrigin::default(), request)
     }
 
     /// Submits a request with its origin: the client whose live sequences are counted, and the connection that may run a short step inline.
     pub fn submit_from(&self, origin: RequestOrigin<'_>, request: InferRequest) -> Result<Pending, Failure> {
-        let (answer, req) = submission::submit(&self.model, request, self.version, origin)?;
-        Ok(Pending::new(answer, Arc::clone(&self.model), req))
+        let submission = gated::submit(&self.model, request, self.version, origin)?;
+        Ok(Pending::new(submission, Arc::clone(&self.model)))
     }
 
     /// The state of a live sequence as a `.safetensors` file. Waits until no batch of its instance runs.

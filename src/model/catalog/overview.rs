@@ -33,6 +33,10 @@ pub struct Counted {
     pub total: Option<(f64, f64)>,
     /// The number of ended sequences by reason. Reasons without a sequence are left out.
     pub ended: Vec<(&'static str, u64)>,
+    /// Requests that wait in the queue now.
+    pub queued: u64,
+    /// The total time of each phase, in seconds.
+    pub phase_seconds: Vec<(&'static str, f64)>,
 }
 
 impl Counted {
@@ -74,6 +78,8 @@ fn version(entry: Option<&CatalogEntry>, index: IndexRow) -> VersionOverview {
             queue_p99: metrics.quantile(RequestPhase::Queue, 0.99),
             total: metrics.quantile(RequestPhase::Total, 0.5).zip(metrics.quantile(RequestPhase::Total, 0.99)),
             ended: ended.collect(),
+            queued: u64::try_from(metrics.pending()).unwrap_or(0),
+            phase_seconds: metrics.phase_seconds().map(|(phase, seconds)| (phase.name(), seconds)).collect(),
         }
     });
     VersionOverview { ready, usage, state_bytes, counted, ..blank }
@@ -91,7 +97,8 @@ mod tests {
             let cost = |(rows, count): &(u32, u64)| (*rows, BatchCost { count: *count, ..BatchCost::default() });
             let batches: BTreeMap<u32, BatchCost> = batches.iter().map(cost).collect();
             let statistics = Statistics { batches, ..Statistics::default() };
-            Counted { statistics, queue_p99: None, total: None, ended: Vec::new() }.batches()
+            let (ended, phase_seconds) = (Vec::new(), Vec::new());
+            Counted { statistics, queue_p99: None, total: None, ended, queued: 0, phase_seconds }.batches()
         };
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[(4, 1)]), Some((4, 4)));

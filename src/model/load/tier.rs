@@ -14,8 +14,8 @@ use crate::config::model::settings::DurabilityWhen;
 use crate::model::runtime::Clock;
 use crate::processing::SequenceScratch;
 use crate::state::tier::{
-    AfterTake, EndedState, FailedChanges, GroupWriter, IdleTime, StateHead, Successions, TakenState, Tier, TierChange,
-    TierError, TierKey, TierUsage, VersionDigest, find,
+    AfterTake, EndedState, FailedChanges, GroupWriter, IdleTime, SharedHost, SharedStore, StateHead, Successions,
+    TakenState, Tier, TierChange, TierError, TierKey, TierUsage, VersionDigest, find,
 };
 use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
 use crate::sync::Mutex;
@@ -67,8 +67,9 @@ pub struct BatchToSeal {
     pub states: Vec<StateToSeal>,
 }
 
-/// Reports that the states of a batch are durable, except for those at these places. If an answer waits for one of these, its sequence ends.
-pub type Sealed = Box<dyn FnOnce(Vec<usize>) + Send>;
+/// Reports that the states of a batch are durable, except for those at these places. If an answer waits for one of these, its sequence ends
+/// for this reason.
+pub type Sealed = Box<dyn FnOnce(Vec<(usize, EndReason)>) + Send>;
 
 pub trait StateTier: Send + Sync + fmt::Debug {
     /// Makes these states durable, and calls `sealed` once. Threads that run models call this without a lock, so it returns soon.
@@ -88,8 +89,10 @@ pub(in crate::model) struct LoadDurability {
 #[derive(Debug)]
 pub struct SequenceStore {
     writer: GroupWriter,
+    /// Only if several servers share it.
+    shared: Option<Arc<SharedStore>>,
     /// The next incarnation. A server that starts later gives larger ones.
-    incarnations: AtomicU64,
+    incarnations: Arc<AtomicU64>,
     /// Epochs up to this one are in use. The tier has stored that or is about to.
     epochs: AtomicU64,
     clock: Clock,
@@ -133,9 +136,38 @@ impl LoadDurability {
 impl SequenceStore {
     /// `epoch` is the result of [`Tier::next_epoch`].
     pub fn new(tier: Arc<dyn Tier>, epoch: u64, clock: Clock) -> std::io::Result<SequenceStore> {
-        let (incarnations, epochs) = (AtomicU64::new(epoch << NUMBERS), AtomicU64::new(epoch));
+        let (incarnations, epochs) = (Arc::new(AtomicU64::new(epoch << NUMBERS)), AtomicU64::new(epoch));
         let (writer, began, noted) = (GroupWriter::start(tier)?, OnceLock::new(), AtomicU64::new(0));
-        Ok(SequenceStore { writer, incarnations, epochs, clock, began, noted, given: Mutex::default() })
+        let (shared, given) = (None, Mutex::default());
+        Ok(SequenceStore { writer, shared, incarnations, epochs, clock, began, noted, given })
+    }
+
+    /// The same for a store that several servers share. Its threads start with [`Self::join`].
+    pub fn of_servers(shared: SharedStore, epoch: u64, clock: Clock) -> std::io::Result<SequenceStore> {
+        let tier = Arc::clone(shared.tier()) as Arc<dyn Tier>;
+        Ok(SequenceStore { shared: Some(Arc::new(shared)), ..SequenceStore::new(tier, epoch, clock)? })
+    }
+
+    /// Takes part in a shared store from now on. `host` has the models of this server.
+    pub(in crate::model) fn join(&self, host: Arc<dyn SharedHost>) -> std::io::Result<()> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let incarnations = Arc::clone(&self.incarnations);
+        // Larger than that of the sequence taken over, even if the server that began it has given larger ones than this one.
+        let next = move |after: u64| {
+            incarnations.fetch_max(after + 1, Ordering::Relaxed);
+            incarnations.fetch_add(1, Ordering::Relaxed)
+        };
+        shared.start(host, Box::new(next))
+    }
+
+    /// The shared store; `None` if this server alone has the store.
+    pub fn shared(&self) -> Option<&Arc<SharedStore>> {
+        self.shared.as_ref()
+    }
+
+    /// Whether other servers may have taken over the sequences here.
+    pub(in crate::model) fn has_lapsed(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| !shared.lease().holds())
     }
 
     /// Takes over the stored sequences. From now on the running time of this server counts.
@@ -264,7 +296,9 @@ impl SequenceStore {
         let model = key.model.clone();
         let end = ended.map(|ended| TierChange::Remember { key: key.clone(), ended });
         let changes = [TierChange::Remove { key, incarnation }].into_iter().chain(end).collect();
-        self.write(changes, move |failed| {
+        self.write(changes, move |mut failed| {
+            // Then there is nothing of it here.
+            failed.retain(|(_, error)| *error != TierError::Fenced);
             if let Some((_, error)) = failed.first() {
                 tracing::error!(model, %error, "the stored state of an ended sequence is not removed yet: the store tries again. After a crash before that, the sequence may come back");
             }
@@ -280,6 +314,9 @@ impl SequenceStore {
             }
         });
         self.writer.close();
+        if let Some(shared) = &self.shared {
+            shared.stop();
+        }
     }
 }
 
@@ -299,7 +336,9 @@ impl StateTier for SequenceStore {
                     }
                 }
             }
-            sealed(failed.into_iter().map(|(place, _)| place).filter(|place| *place < count).collect());
+            let why = |error| if error == TierError::Fenced { EndReason::Fenced } else { EndReason::Unsealed };
+            let failed = failed.into_iter().filter(|(place, _)| *place < count);
+            sealed(failed.map(|(place, error)| (place, why(error))).collect());
         };
         let running = self.running();
         self.writer.write(move |before| changes(&*tier, before, batch, running), done);
@@ -333,7 +372,7 @@ fn changes(
             (None, Some(first)) => first_file(&first, &specs, header).map_err(broken)?,
             // The step did not run, so its state is the stored one.
             (None, None) => {
-                let kept = find(tier, before, &key)?.filter(|(head, _)| head.incarnation == incarnation);
+                let kept = find(tier, before, &key)?.filter(|(head, _)| tier.is_of(&key, head, incarnation));
                 kept.map(|(_, file)| file).ok_or(TierError::Checksum { step })?
             }
         };

@@ -17,15 +17,16 @@ use crate::model::load::SequenceStore;
 use crate::model::request::InferRequest;
 use crate::model::runtime::Timer;
 use crate::model::sequences::{
-    EndedSequence, EnsembleParts, LiveSequence, ModelScheduler, Pending, ResumableSequence, VersionStatistics, listing,
-    restart, usage,
+    EndedSequence, EnsembleParts, LiveSequence, ModelScheduler, Pending, ResumableSequence, SequenceHistory,
+    VersionStatistics, history, listing, restart, usage,
 };
 use crate::processing::link::ChainLink;
 use crate::processing::registry::MakePlaced;
 use crate::processing::{PlaceRules, ProcessorRegistry};
 use crate::recording::Recorder;
 use crate::scheduling::{MakeSource, PluginRules, Registry};
-use crate::telemetry::Metrics;
+use crate::state::tier::SharedUsage;
+use crate::telemetry::{Metrics, SharedFigures};
 
 use super::control::{RepositoryControl, RepositorySource};
 use super::lifecycle::ModelLifecycle;
@@ -34,6 +35,7 @@ use super::options::RepositoryOptions;
 use super::placed_models::{INITIALIZERS, ModelsOfRegistry, PROCESSORS};
 use super::processor_host::ProcessorHost;
 use super::resources::Resources;
+use super::shared_models::SharedModels;
 
 /// All served models. Cheap to clone; all clones are one repository.
 #[derive(Debug, Clone)]
@@ -65,6 +67,9 @@ impl Repository {
         let resources = Arc::new(Resources::new(backend, options, metrics));
         let timer = Timer::start(resources.clock.clone(), resources.upkeep())?;
         let catalog = Arc::<Catalog>::default();
+        if let Some(store) = &resources.options.store {
+            store.join(Arc::new(SharedModels::new(&catalog)))?;
+        }
         let deciders = Arc::new(Deciders::new(&catalog, resources.clock.clone(), resources.metrics.clone()));
         let loader = Arc::new(ModelLoader::new(&resources, &catalog, &deciders, timer));
         let lifecycle = ModelLifecycle::new(&loader, &catalog);
@@ -285,6 +290,11 @@ impl Repository {
         Ok(listing::ended(&*self.model(model)?))
     }
 
+    /// The last steps and refusals of the last sequence of an id, as far as they are remembered.
+    pub fn sequence_history(&self, model: &str, id: &Id) -> Result<SequenceHistory, Failure> {
+        Ok(history::history(&*self.model(model)?, id))
+    }
+
     /// Ends a live or stored sequence and refuses its queued requests. If it is stored, waits until the store has removed it. Returns false
     /// if no sequence has this id.
     pub fn drop_sequence(&self, model: &str, id: &Id) -> Result<bool, Failure> {
@@ -316,6 +326,12 @@ impl Repository {
         if let Some(store) = self.store() {
             let usage = store.usage();
             self.0.resources.metrics.set_store(usage.states, usage.bytes, usage.limit);
+            if let Some(shared) = store.shared() {
+                let SharedUsage { sequences, claimed, taken_over, given_up, fenced, lapsed, has_lease } =
+                    shared.usage();
+                let figures = SharedFigures { sequences, has_lease, claimed, taken_over, given_up, fenced, lapsed };
+                self.0.resources.metrics.set_shared(figures);
+            }
         }
         self.0.catalog.models().iter().for_each(|model| usage::observe(model));
     }

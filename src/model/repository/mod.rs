@@ -9,6 +9,7 @@
 //!   their new loads against the ensembles in service.
 //! - `lifecycle`: loads and unloads by request, at the start, and by polling. `control`: the folders of models and the control mode.
 //!   `uploads`: loads models whose files a request carried.
+//! - `shared_models`: the models, for a store that several servers share.
 //! - `plugins`: operators' operations on plug-ins.
 //! - `processors`: configures the processors that a model names. `processor_host`: their registry and their threads.
 //! - `model_calls`: calls of plug-ins to other models. `call_rights`: which models they may call.
@@ -36,6 +37,7 @@ mod processor_host;
 mod processors;
 mod rates;
 mod resources;
+mod shared_models;
 mod uploads;
 
 pub use control::{RepositoryControl, RepositorySource};

@@ -171,7 +171,7 @@ impl VersionPreparer {
         }
         let path = settings.directory.join("sequor.toml");
         let Some(store) = self.resources.options.store.clone() else {
-            let what = "[durability] needs a directory for states: set state.dir in the server's configuration, or --state-dir";
+            let what = "[durability] needs a place for states: set state.dir or state.url in the server's configuration, or --state-dir or --state-url";
             return Err(LoadError::File { path, what: what.to_owned() });
         };
         let folder = settings.directory.join(version.to_string());

@@ -109,8 +109,7 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
     }
     let outputs = outputs(settings, &request.outputs)?;
     check_source(settings, request)?;
-    let (states, given): (Vec<NamedTensor>, Vec<NamedTensor>) =
-        given.into_iter().partition(|named| brought_state(settings, &named.name).is_some());
+    let (states, given) = part_states(settings, given);
     if let Some(state) = states.first().filter(|_| !request.sequence.start) {
         return Err(Invalid::StateInput { input: state.name.clone() });
     }
@@ -166,6 +165,16 @@ fn brought_state<'a>(settings: &'a ModelSettings, name: &str) -> Option<(usize, 
         return None;
     }
     stateful(settings).1.iter().enumerate().find(|(_, state)| state.input == name)
+}
+
+/// Parts the states that a START may contain from the model's own inputs.
+fn part_states(settings: &ModelSettings, given: Vec<NamedTensor>) -> (Vec<NamedTensor>, Vec<NamedTensor>) {
+    match &settings.scheduling {
+        Scheduling::Sequence(sequence) if sequence.client_state => {
+            given.into_iter().partition(|named| brought_state(settings, &named.name).is_some())
+        }
+        _ => (Vec::new(), given),
+    }
 }
 
 /// Describes a state as an input.

@@ -8,6 +8,7 @@
 //! - `ensembles`: the path of an ensemble's request through its members.
 //! - `offloaded`: records of states that are not in an instance's memory: stored, in transit, or between two loads.
 //! - `jobs`: a request between its submission and its answer.
+//! - `gate`: which sequences this server owns, if several servers share them.
 //! - `table`: the data that the lock guards, and the stages of a request in it.
 //! - `write_back`: moves states to the store while the model serves.
 //! - `scheduler`: the lock, and the actions that follow once it is released.
@@ -19,6 +20,7 @@
 
 mod ensembles;
 mod entry;
+mod gate;
 mod jobs;
 mod migration;
 mod offloaded;
@@ -28,14 +30,17 @@ mod table;
 mod write_back;
 
 pub use entry::Pending;
-pub use jobs::{RequestOrigin, SequenceOwner};
-pub use operators::{CaptureLimits, EndedSequence, LiveSequence, ResumableSequence, TransferError, VersionStatistics};
+pub use jobs::{ChosenBy, RequestOrigin, SequenceOwner};
+pub use operators::{
+    CaptureLimits, EndedSequence, LiveSequence, PastRefusal, PastStep, ResumableFrom, ResumableSequence,
+    SequenceHistory, TransferError, VersionStatistics,
+};
 
 pub(in crate::model) use ensembles::{EnsembleParts, Member};
-pub(in crate::model) use entry::submission;
+pub(in crate::model) use entry::{gated, submission};
 pub(in crate::model) use jobs::{InheritedContext, Job};
-pub(in crate::model) use migration::{carry, restart};
+pub(in crate::model) use migration::{carry, handover, restart};
 pub(in crate::model) use offloaded::{RefusedGrowth, RowToSeal};
-pub(in crate::model) use operators::{capture, listing, state_transfer, usage};
+pub(in crate::model) use operators::{capture, history, listing, state_transfer, usage};
 pub(in crate::model) use scheduler::{ID_BITS, ModelScheduler};
 pub(in crate::model) use table::{FinishedBatch, Step, TakenBatch};

@@ -9,6 +9,7 @@ mod ensemble_reloads;
 mod ensembles;
 mod growth;
 mod handovers;
+mod history;
 mod imports;
 mod initializers;
 mod inline_steps;

@@ -164,7 +164,7 @@ fn a_copied_state_is_not_changed_by_later_use_of_its_slot() {
 fn a_sequence_whose_state_cannot_be_made_durable_ends() {
     let rig = Rig::new(OLDEST, "KIND_CPU");
     let first = rig.submit(7, 40, |s| s.start = true);
-    rig.tier.next().1(vec![0]);
+    rig.tier.next().1(vec![(0, EndReason::Unsealed)]);
     let refused = |failure| match failure {
         Failure::Refused(refused) => refused.refusal,
         other => panic!("{other:?}"),
@@ -182,7 +182,7 @@ fn a_state_that_cannot_be_made_durable_drops_its_own_sequence_alone() {
     let (batch, sealed) = rig.tier.next();
     let of = |id: u64| batch.states.iter().position(|state| state.id == Id::from(id)).unwrap();
     assert_eq!(batch.states.len(), 4, "one batch");
-    sealed(vec![of(3)]);
+    sealed(vec![(of(3), EndReason::Unsealed)]);
     let ended: Vec<Result<i32, Failure>> = pending.into_iter().map(answer).collect();
     assert_eq!(ended.iter().filter(|ended| matches!(ended, Ok(10))).count(), 3);
     let Err(Failure::Refused(refused)) = &ended[2] else { panic!("{ended:?}") };

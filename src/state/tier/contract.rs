@@ -1,5 +1,6 @@
 //! The interface of every tier.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,17 @@ pub enum TierChange {
     Succeed { model: String, successions: Successions },
     /// Servers have been running with this tier for this long. `closes`: this server stops, and all its changes are written.
     NoteRunning { until: Duration, closes: bool },
+    /// Only for a store that servers share: this server gives up a sequence.
+    Release { key: TierKey, left: Released },
+}
+
+/// The rest of a sequence that a server gives up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Released {
+    /// Its stored state, from which any server may go on. It expires after this idle time; `None` is no limit.
+    Waiting { idle_left: Option<Duration> },
+    /// Nothing, because it has ended so, or has not begun. A stored state is removed.
+    Nothing { ended: Option<EndedState> },
 }
 
 /// Total running time of servers with a tier, without the times between them.
@@ -74,6 +86,17 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// Makes these changes, in order. When it returns, they are durable, except those that exceed the limit. Returns the places of those.
     fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError>;
 
+    /// Same as [`Self::put_batch`], with the reason for each change that is not durable, by its place.
+    fn put_each(&self, changes: &[TierChange]) -> Result<HashMap<usize, TierError>, TierError> {
+        let too_large = self.put_batch(changes)?;
+        let full = |place: usize| {
+            let needed = if let TierChange::Put { file, .. } = changes.get(place)? { file.len() as u64 } else { 0 };
+            let usage = self.usage();
+            Some((place, TierError::Full { needed, used: usage.bytes, limit: usage.limit }))
+        };
+        Ok(too_large.into_iter().filter_map(full).collect())
+    }
+
     /// Removes the stored state of a sequence, unless it is of a sequence that began later.
     fn remove(&self, key: &TierKey, incarnation: u64) -> Result<(), TierError> {
         self.put_batch(&[TierChange::Remove { key: key.clone(), incarnation }]).map(drop)
@@ -86,6 +109,11 @@ pub trait Tier: Send + Sync + fmt::Debug {
             self.remove(key, head.incarnation)?;
         }
         Ok(found)
+    }
+
+    /// Whether this stored state is of a sequence here with this incarnation.
+    fn is_of(&self, _: &TierKey, head: &StateHead, incarnation: u64) -> bool {
+        head.incarnation == incarnation
     }
 
     /// The facts about the stored state of a sequence. Does not wait for the disk.

@@ -241,6 +241,8 @@ impl KeptHeads {
                     running = Some((*until, *closes));
                     continue;
                 }
+                // One server has the whole store.
+                TierChange::Release { .. } => continue,
             };
             let now = match after.get(key) {
                 Some(now) => now.map(|(head, _)| head),

@@ -14,4 +14,11 @@ pub enum TierError {
     Checksum { step: u64 },
     #[error("the store is closed")]
     Closed,
+    /// Another server has taken the sequence over. Nothing of it changes here.
+    #[error("another server has taken the sequence over")]
+    Fenced,
+    #[error("{address} cannot be reached: {what} (state.url)")]
+    Unreachable { address: String, what: String },
+    #[error("{address} does not do what it is asked: {what} (state.url)")]
+    Refused { address: String, what: String },
 }

@@ -5,6 +5,7 @@
 //! - `contract`: the trait of every tier. `record`: the facts about a stored state. `error`: why a tier does not keep or find one.
 //! - `succession`: which versions of a model continue from states of others.
 //! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only.
+//! - `shared`: a store that several servers share.
 //! - `writer`: combines the changes of all models at one time into one commit. `owed`: changes of failed commits that are tried again.
 
 mod contract;
@@ -13,6 +14,7 @@ mod error;
 mod folder;
 mod owed;
 mod record;
+mod shared;
 mod succession;
 #[cfg(test)]
 mod tests;
@@ -20,10 +22,14 @@ mod writer;
 #[cfg(test)]
 mod writer_tests;
 
-pub use contract::{FoundState, RunningTime, Tier, TierChange, TierUsage};
+pub use contract::{FoundState, Released, RunningTime, Tier, TierChange, TierUsage};
 pub use disk::DiskTier;
 pub use error::TierError;
 pub use folder::{OpenedStore, open};
 pub use record::{EndedState, IdleTime, StateHead, TierKey};
+pub use shared::{
+    ClaimFailure, ClaimOutcome, ClaimTask, HandoverState, LeaseClock, SharedHost, SharedOptions, SharedStore,
+    SharedTier, SharedUsage, UnownedSequence,
+};
 pub use succession::{Successions, VersionDigest};
 pub use writer::{AfterTake, FailedChanges, GroupWriter, TakenState, find};

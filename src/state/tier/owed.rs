@@ -41,6 +41,7 @@ enum Subject {
     Successions(String),
     State(Vec<u8>),
     End(Vec<u8>),
+    Ownership(Vec<u8>),
 }
 
 #[derive(Debug)]
@@ -71,6 +72,7 @@ impl Subject {
             TierChange::Succeed { model, .. } => Subject::Successions(model.clone()),
             TierChange::Put { key, .. } | TierChange::Remove { key, .. } => Subject::State(key.encode()),
             TierChange::Remember { key, .. } => Subject::End(key.encode()),
+            TierChange::Release { key, .. } => Subject::Ownership(key.encode()),
         }
     }
 }

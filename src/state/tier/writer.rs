@@ -268,7 +268,9 @@ struct GatheredChanges {
 
 /// Whether a change that fails now is tried again later.
 fn can_be_owed(place: usize, change: &TierChange, of_takers: &HashSet<usize>) -> bool {
-    !matches!(change, TierChange::Put { .. } | TierChange::NoteRunning { .. }) && !of_takers.contains(&place)
+    let is_left_out =
+        matches!(change, TierChange::Put { .. } | TierChange::NoteRunning { .. } | TierChange::Release { .. });
+    !is_left_out && !of_takers.contains(&place)
 }
 
 impl GatheredChanges {
@@ -332,18 +334,9 @@ impl GatheredChanges {
     }
 }
 
-/// Makes these changes in one commit. Returns those that exceed the limit, by their places.
+/// Makes these changes in one commit. Returns those that are not durable, by their places.
 fn put(tier: &dyn Tier, changes: &[TierChange]) -> Result<HashMap<usize, TierError>, TierError> {
-    if changes.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let too_large = tier.put_batch(changes)?;
-    let full = |place: usize| {
-        let needed = if let TierChange::Put { file, .. } = changes.get(place)? { file.len() as u64 } else { 0 };
-        let usage = tier.usage();
-        Some((place, TierError::Full { needed, used: usage.bytes, limit: usage.limit }))
-    };
-    Ok(too_large.into_iter().filter_map(full).collect())
+    if changes.is_empty() { Ok(HashMap::new()) } else { tier.put_each(changes) }
 }
 
 /// The state under a key after these changes, which go into the same commit. As in the tier, a change of a sequence that began earlier has no
@@ -355,7 +348,8 @@ pub fn find<'a>(tier: &dyn Tier, changes: impl IntoIterator<Item = &'a TierChang
         TierChange::Remember { .. }
         | TierChange::UseEpochs { .. }
         | TierChange::Succeed { .. }
-        | TierChange::NoteRunning { .. } => None,
+        | TierChange::NoteRunning { .. }
+        | TierChange::Release { .. } => None,
     });
     let (mut stored, mut last) = (None, None);
     for (_, incarnation, state) in of_key.filter(|(of, ..)| *of == key) {

@@ -121,6 +121,32 @@ async fn sequences_and_models_match_the_openapi_document() {
     assert_eq!((&ended["all"], &ended["sequences"][0]["id"]), (&json!(1), &json!(8)));
     assert_eq!(house.ask("GET /admin/models/sum/sequences/7", b"").await.1["live"]["queued"], 0);
     assert_eq!(house.ask("GET /admin/models/sum/sequences/8", b"").await.1["state"], "ended");
-    assert_eq!(house.ask("GET /admin/status.json", b"").await.1["server"]["live_sequences"], 2);
+    let wrong = json!({ "inputs": [], "parameters": { "sequence_id": "call-77" } }).to_string();
+    assert_eq!(house.infer("sum", &wrong).await.0, 400);
+    for (id, place) in [("7", "live"), ("8", "ended"), ("call-77", "live"), ("9", "unknown")] {
+        let (status, why) = house.ask(&format!("GET /admin/models/sum/sequences/{id}/why"), b"").await;
+        assert_eq!((status, why["place"].as_str()), (200, Some(place)), "{why}");
+        assert_eq!(why["steps"].as_array().unwrap().len(), usize::from(place != "unknown"), "{why}");
+        let refused = why["refused"][0]["reason"].as_str();
+        assert_eq!(
+            (refused, why["remedy"]["page"].is_null()),
+            match id {
+                "call-77" => (Some("bad_input"), false),
+                "9" => (None, false),
+                _ => (None, true),
+            }
+        );
+    }
+    let (_, status) = house.ask("GET /admin/status.json", b"").await;
+    assert_eq!(
+        (&status["server"]["live_sequences"], &status["refused"]),
+        (&json!(2), &json!({ "sum": { "bad_input": 1 } }))
+    );
+    let sum = &status["models"][0];
+    assert_eq!((&sum["ended"], &sum["queued"]), (&json!({ "ended": 1 }), &json!(0)));
+    assert!(sum["phase_seconds"]["total"].as_f64().unwrap() > 0.0, "{sum}");
+    let (_, page) = house.ask("GET /", b"").await;
+    let page = page.as_str().unwrap();
+    assert!(page.contains("<td>sum</td><td>bad_input</td><td class=\"n\">1</td><td>correct the request"), "{page}");
     assert_eq!(house.ask("DELETE /admin/models/sum/sequences/7?reason=stuck", b"").await, (200, json!({})));
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use sequor_core::{Id, Refusal, Req, Submit, Time};
 use tokio::sync::oneshot;
 
-use crate::error::{Failure, NoVersionReason, NotCopied, NotServed};
+use crate::error::{Failure, Invalid, NoVersionReason, NotCopied, NotServed};
 use crate::model::execute::RunTimes;
 use crate::model::load::{CacheMiss, LoadedModel};
 use crate::model::request::{Accepted, InferRequest, SequenceStep, intake};
-use crate::model::sequences::ensembles::{Reply, ReplyTo, Reservation};
+use crate::model::sequences::ensembles::{ReplyTo, Reservation};
+use crate::model::sequences::gate::SubmittedRequest;
 use crate::model::sequences::jobs::{
-    CapturedRequest, InheritedContext, Job, Looked, RequestOrigin, cached_answers, circle,
+    CapturedRequest, InheritedContext, Job, Looked, RequestOrigin, SequenceOwner, cached_answers, circle,
 };
 use crate::model::sequences::scheduler::{ActingThread, ModelScheduler, carry_out, make_whole};
 use crate::model::sequences::table::{KeptStages, PluginStages, SequenceLookup, Table};
@@ -42,14 +43,14 @@ enum Enqueued {
 /// Maximum number of checks of one request. Each further check follows a reload, or the end of its sequence, right after the check before.
 const CHECKS: u32 = 8;
 
-/// Checks a request and puts it in its queue. The connection that the request came on may run a short step inline. Returns the receiver of
-/// the answer, and the request's key. There is no key if the response cache has answered it.
-pub(in crate::model) fn submit(
+/// Checks a request and puts it in its queue. The connection that the request came on may run a short step inline. If servers share the
+/// sequences of the model, this one owns that of the request. There is no key if the response cache has answered it.
+pub(super) fn submit_past_gate(
     model: &Arc<ModelScheduler>,
     mut request: InferRequest,
     version: Option<u64>,
     origin: RequestOrigin<'_>,
-) -> Result<(oneshot::Receiver<Reply>, Option<Req>), Failure> {
+) -> Result<SubmittedRequest, Failure> {
     let (reply, receiver) = oneshot::channel();
     let (reply, accepted) = (ReplyTo::Surface(reply), accept(model, &mut request, version, origin, None)?);
     let miss = match cached_answers::look_up(&accepted.load, &request, &accepted.accepted) {
@@ -99,10 +100,15 @@ fn accept(
         None => intake::accept(&load.client, request, origin.headers, &load.texts),
         Some(_) => intake::accept_reservation(&load.client, request, origin.headers, &load.texts),
     };
-    let accepted = accepted.map_err(|what| Failure::Invalid {
-        model: model.name.clone(),
-        id: request.id.clone(),
-        what: Box::new(what),
+    let accepted = accepted.map_err(|what| {
+        // An id that is too long is not kept.
+        let is_bounded = !matches!(what, Invalid::IdTooLong { .. });
+        let (name, id, what) = (model.name.clone(), request.id.clone(), Box::new(what));
+        let failure = Failure::Invalid { model: name, id, what };
+        if is_bounded {
+            model.refusals.note(model.now(), &request.sequence.id, &failure);
+        }
+        failure
     })?;
     Ok(AcceptedRequest { load, version, accepted, captured, named, original })
 }
@@ -122,7 +128,7 @@ fn submit_accepted(
         let (job, submit) = job(model, &mut request, accepted, (origin, now), reply, (reservation, miss));
         let mut job = match enqueue(model, job, submit, origin, now)? {
             Enqueued::Queued(req) => return Ok(req),
-            Enqueued::Moved(job) => *job,
+            Enqueued::Moved(job) => job,
         };
         let id = job.id.clone();
         // A reload may have begun and ended since the check. Then there is no copy of the request, and the job gives back its parts.
@@ -136,7 +142,8 @@ fn submit_accepted(
         if !is_whole || checks >= CHECKS {
             return Err(job.load.refused(Refusal::Stopping, id, job.facts.start, now).into());
         }
-        (reply, reservation, miss) = (job.reply, job.in_ensemble.reservation, None);
+        (reservation, miss) = (job.in_ensemble.reservation.take(), None);
+        reply = job.reply;
         accepted = accept(model, &mut request, version, origin, reservation.as_ref())?;
         checks += 1;
     }
@@ -150,14 +157,17 @@ fn job(
     (origin, now): (RequestOrigin<'_>, Time),
     reply: ReplyTo,
     (reservation, miss): (Option<Reservation>, Option<CacheMiss>),
-) -> (Job, Submit) {
+) -> (Box<Job>, Submit) {
     let mut submit = model.admission.event((&load, version), request, (accepted.meta, origin.patience), now);
     if reservation.is_some() {
         // The ensemble has already decided how to treat a START on a live id.
         (submit.origin, submit.dialect) = (1, request.dialect);
     }
+    if submit.fresh_id != 0 && origin.fresh_id != 0 {
+        submit.fresh_id = origin.fresh_id;
+    }
     let calling = load.calls_models().then(|| calling(model, request, origin, now));
-    let mut job = Job::new(load, request, accepted, now, reply);
+    let mut job = Box::new(Job::new(load, request, accepted, now, reply));
     (job.connection, job.captured) = (origin.awaiting.or(origin.connection).cloned(), captured);
     (job.cache_miss, job.span) = (miss, origin.span.cloned());
     submit.prepare = job.source.brought.is_some();
@@ -193,7 +203,7 @@ fn calling(model: &ModelScheduler, request: &InferRequest, origin: RequestOrigin
 /// Admits a request under the model's lock, and puts it in its queue.
 fn enqueue(
     model: &Arc<ModelScheduler>,
-    mut job: Job,
+    mut job: Box<Job>,
     mut submit: Submit,
     RequestOrigin { owner, connection, .. }: RequestOrigin<'_>,
     now: Time,
@@ -208,20 +218,35 @@ fn enqueue(
     }
     let wakes = || !submit.start && table.wakes_on(now, &submit.id, &job.load);
     if !model.loads.is_sole(job.load.key) && table.goes_elsewhere(&job, &submit) && !wakes() {
-        return Ok(Enqueued::Moved(Box::new(job)));
+        return Ok(Enqueued::Moved(job));
     }
-    check_source(&table, &job)?;
-    model.admission.admit(&table, (&mut job, &mut submit), owner, now)?;
-    table.imports.check(&job.load, &submit)?;
-    table.look_up_kept(now, &mut job, &mut submit)?;
+    if let Err(failure) = admit(model, &mut table, (&mut job, &mut submit), owner, now) {
+        drop(table);
+        model.refusals.note(now, &job.id, &failure);
+        return Err(failure);
+    }
     job.load.metrics.queued();
-    let req = table.submit(now, Box::new(job), submit);
+    let req = table.submit(now, job, submit);
     let actions = ModelScheduler::take_actions(&mut table, now);
     drop(table);
     // A new sequence may leave less room for freed memory.
     model.chunk_cache.trim();
     carry_out(model, ActingThread { wakes: connection, answers: connection }, actions, now);
     Ok(Enqueued::Queued(req))
+}
+
+/// Checks a request against the limits and the sequences of its model, and gives it its share of them. If this fails, nothing has changed.
+fn admit(
+    model: &ModelScheduler,
+    table: &mut Table,
+    (job, submit): (&mut Job, &mut Submit),
+    owner: Option<&Arc<dyn SequenceOwner>>,
+    now: Time,
+) -> Result<(), Failure> {
+    check_source(table, job)?;
+    model.admission.admit(table, (job, submit), owner, now)?;
+    table.imports.check(&job.load, submit)?;
+    table.look_up_kept(now, job, submit)
 }
 
 /// Refuses a START that copies a sequence which is not there. A source that is not ready yet may be ready when the START is prepared.

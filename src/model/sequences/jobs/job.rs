@@ -18,10 +18,12 @@ use crate::state::StateCopy;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
 
+use super::batch_of_step::BatchOfStep;
 use super::cached_answers;
 use super::captured_steps::CapturedRequest;
 use super::job_parts::{EnsembleRole, SequenceClaims, StateSource, StateWrite};
 use super::processing::{Processed, failure};
+use super::recent_refusals::RecentRefusals;
 
 /// Stays in the model's table, under the core's lock, except during its runs.
 #[derive(Debug)]
@@ -57,6 +59,8 @@ pub(in crate::model) struct Job {
     pub(in crate::model::sequences) ended_by: Option<Box<EndedBy>>,
     /// The times of its runs. For a request of an ensemble, those of all members.
     pub(in crate::model) compute: RunTimes,
+    /// The batch in which it ran last, for operators.
+    pub(in crate::model::sequences) batch: BatchOfStep,
     /// Its facts, for recordings and plug-ins.
     pub(in crate::model) facts: RequestFacts,
     /// The result of its runs, by the outputs that clients see.
@@ -112,6 +116,7 @@ impl Job {
             failure: None,
             ended_by: None,
             compute: RunTimes::default(),
+            batch: BatchOfStep::default(),
             answer: None,
             cache_miss: None,
             captured: None,
@@ -239,9 +244,9 @@ impl Job {
 
     /// Counts, records and sends the result of its runs.
     pub(in crate::model::sequences) fn release(
-        mut self,
+        mut self: Box<Self>,
         now: Time,
-        recorder: Option<&Recorder>,
+        (recorder, refusals): (Option<&Recorder>, &RecentRefusals),
         thread: Option<&ExecutorHandle>,
     ) {
         let total = now - self.arrived;
@@ -254,7 +259,11 @@ impl Job {
                 self.count_members();
                 self.load.metrics.succeeded(self.taken - self.arrived, total);
             }
-            _ => self.load.metrics.failed(FailureReason::Backend, total),
+            Some(Err(failure)) => {
+                refusals.note(now, &self.id, failure);
+                self.load.metrics.failed(FailureReason::Backend, total);
+            }
+            None => self.load.metrics.failed(FailureReason::Backend, total),
         }
         if let Some(miss) = &self.cache_miss {
             cached_answers::keep(&self.load, miss, self.answer.as_ref());
@@ -289,12 +298,9 @@ impl Job {
         Some(named(&self.load, tensors))
     }
 
-    fn send(self, thread: Option<&ExecutorHandle>) {
-        let answer = match self.answer {
-            Some(Ok(tensors)) => Ok(tensors),
-            Some(Err(failure)) => Err(failure),
-            None => Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name))),
-        };
+    fn send(mut self: Box<Self>, thread: Option<&ExecutorHandle>) {
+        let lost = || Err(Failure::Internal(format!("a request to model '{}' was lost", self.load.settings.name)));
+        let answer = self.answer.take().unwrap_or_else(lost);
         let replayed = self.replayed.then(|| ("sequor_replayed".to_owned(), Parameter::Bool(true)));
         let made_id = match &self.id {
             Id::Int(id) if self.made_id => Some(("sequence_id".to_owned(), integer(*id))),
@@ -302,13 +308,13 @@ impl Job {
         };
         let durable = self.write.durable_step.map(|step| ("sequor_durable_step".to_owned(), integer(step)));
         let parameters = replayed.into_iter().chain(made_id).chain(durable).collect();
-        let answer = answer.map(|tensors| {
-            let mut tensors = tensors;
+        let answer = answer.map(|mut tensors| {
             let outputs = cached_answers::wanted(&self.load, &self.outputs, &mut tensors);
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
-            InferAnswer { model, version, id: self.mark, outputs, parameters }
+            InferAnswer { model, version, id: std::mem::take(&mut self.mark), outputs, parameters }
         });
-        self.reply.send(answer, &self.compute, thread);
+        let Job { reply, compute, .. } = *self;
+        reply.send(answer, &compute, thread);
     }
 
     fn record(&self, recorder: &Recorder, queue: Duration, run: Duration, outcome: &'static str) {
@@ -322,12 +328,12 @@ impl Job {
     }
 
     /// Counts, records and answers a request that did not run. `ended`: whether its sequence ended with it.
-    pub(in crate::model) fn refuse(
-        mut self,
+    pub(in crate::model::sequences) fn refuse(
+        mut self: Box<Self>,
         refusal: Refusal,
         ended: bool,
         now: Time,
-        recorder: Option<&Recorder>,
+        (recorder, refusals): (Option<&Recorder>, &RecentRefusals),
         thread: Option<&ExecutorHandle>,
     ) {
         if self.begins() {
@@ -345,6 +351,7 @@ impl Job {
         let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
         let failure = self.failure.take().or(by_processor);
         if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member), Some(failure)) = (&refusal, failure) {
+            refusals.note(now, &self.id, &failure);
             return self.reply.send(Err(failure), &self.compute, thread);
         }
         let may_retry = self.facts.start || !ended;
@@ -352,7 +359,9 @@ impl Job {
             ended_by: self.ended_by.map(|by| *by),
             ..self.load.refused(refusal, self.id.clone(), may_retry, now)
         };
-        self.reply.send(Err(refused.into()), &self.compute, thread);
+        let failure = Failure::from(refused);
+        refusals.note(now, &self.id, &failure);
+        self.reply.send(Err(failure), &self.compute, thread);
     }
 }
 

@@ -23,6 +23,8 @@ pub struct RequestOrigin<'a> {
     pub headers: &'a [(String, String)],
     /// The models whose plug-ins wait for this request, if a plug-in makes it.
     pub callers: Option<&'a Arc<[String]>>,
+    /// The id that the server has assigned to the sequence of this START already; 0 for none.
+    pub fresh_id: u64,
     /// The span of the request, if it is traced.
     pub span: Option<&'a Arc<ModelSpan>>,
 }

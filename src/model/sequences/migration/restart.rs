@@ -51,13 +51,19 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore)
     let (kept, successions) = (store.list(&model.name), store.successions(&model.name));
     let now = model.now();
     let until = |head: &StateHead| store.idle_left(head).map_or(Time::NEVER, |left| now + left);
-    let kept = kept.into_iter().map(|(id, head)| (id, KeptSequence { until: until(&head), head, unwritten: None }));
+    let waiting = |head: Arc<StateHead>| {
+        let (incarnation, until) = (head.incarnation, until(&head));
+        KeptSequence { head, incarnation, until, unwritten: None }
+    };
+    let kept = kept.into_iter().map(|(id, head)| (id, waiting(head)));
     let mut table = model.table.lock();
     table.kept.extend(kept);
     let stored: HashSet<VersionDigest> = table.kept.values().map(KeptSequence::version_digest).collect();
     table.successions = successions;
-    // A version without stored states needs no successor.
-    let fewer = table.successions.keep_only(|of| stored.contains(&of)).then(|| table.successions.clone());
+    // A version without stored states needs no successor. The states of other servers are not known here.
+    let prunes = store.shared().is_none();
+    let fewer = prunes && table.successions.keep_only(|of| stored.contains(&of));
+    let fewer = fewer.then(|| table.successions.clone());
     let next = table.kept.values().map(|kept| kept.until).min();
     table.kept_due = next.unwrap_or(Time::NEVER);
     model.store.set_kept(!table.kept.is_empty());

@@ -22,6 +22,8 @@ pub(in crate::model::sequences) const LOOK: Duration = Duration::from_micros(10)
 #[derive(Debug, Clone)]
 pub(in crate::model::sequences) struct KeptSequence {
     pub(in crate::model::sequences) head: Arc<StateHead>,
+    /// Its incarnation here. A sequence that another server had gets a new one.
+    pub(in crate::model::sequences) incarnation: u64,
     /// When it expires. Idle time passes only while a server runs.
     pub(in crate::model::sequences) until: Time,
     /// Its file, until the store has written it.

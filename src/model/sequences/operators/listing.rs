@@ -7,6 +7,7 @@ use std::time::Duration;
 use sequor_core::{EndReason, Event, Id, SequenceView, Stage, Time, Tombstone};
 
 use crate::error::{EndedBy, Failure};
+use crate::model::sequences::entry::claims;
 use crate::model::sequences::migration::restart;
 use crate::model::sequences::offloaded::ImportOrigin;
 use crate::model::sequences::scheduler::ModelScheduler;
@@ -15,6 +16,8 @@ use crate::telemetry::ended_reason;
 
 /// Places of the table that are read under one lock.
 const PORTION: u32 = 256;
+/// Maximum number of stored sequences of no server that are listed.
+const UNOWNED: usize = 10_000;
 /// Maximum number of ends that are listed.
 const ENDS: usize = 10_000;
 
@@ -49,6 +52,8 @@ pub struct EndedSequence {
     pub by: Option<EndedBy>,
     /// The last committed step.
     pub step: u64,
+    /// Its allowed idle time; `None` means no limit.
+    pub idle: Option<Duration>,
     pub ago: Duration,
 }
 
@@ -63,13 +68,31 @@ pub struct ResumableSequence {
     pub bytes: u64,
     /// Time until it expires; `None` is never.
     pub left: Option<Duration>,
+    pub origin: ResumableFrom,
+}
+
+/// Where the state of a sequence that waits for its next step comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResumableFrom {
+    Store,
+    /// An operator imported it, or copied it from another sequence.
+    Operator,
+    /// A replaced load of the model.
+    Reload,
 }
 
 /// The sequences of a model that wait for their next step, in the order of their ids.
 pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequence> {
     let mut all: Vec<ResumableSequence> = restart::resumable(model)
         .into_iter()
-        .map(|(id, version, head, left)| ResumableSequence { id, version, step: head.step, bytes: head.bytes, left })
+        .map(|(id, version, head, left)| ResumableSequence {
+            id,
+            version,
+            step: head.step,
+            bytes: head.bytes,
+            left,
+            origin: ResumableFrom::Store,
+        })
         .collect();
     let now = model.now();
     let table = model.table.lock();
@@ -79,11 +102,35 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequen
             carried.as_ref().map(|carried| carried.load.version).or(given.as_ref().map(|given| given.version));
         let (version, bytes) = (version.unwrap_or(0), import.snapshot.len() as u64);
         let left = (import.until() != Time::NEVER).then(|| import.until().since(now));
-        ResumableSequence { id: id.clone(), version, step: *step, bytes, left }
+        let origin = if carried.is_some() { ResumableFrom::Reload } else { ResumableFrom::Operator };
+        ResumableSequence { id: id.clone(), version, step: *step, bytes, left, origin }
     }));
     drop(table);
+    all.extend(unowned(model));
     all.sort_by_cached_key(|kept| kept.id.to_string());
     all
+}
+
+/// Stored sequences that belong to no server, if several servers share the store. At most [`UNOWNED`].
+fn unowned(model: &ModelScheduler) -> Vec<ResumableSequence> {
+    let Some(shared) = model.store.get().and_then(|store| store.shared()) else { return Vec::new() };
+    match shared.unowned(&model.name, UNOWNED) {
+        Ok(found) => found
+            .into_iter()
+            .map(|(id, head, left)| ResumableSequence {
+                id,
+                version: head.version,
+                step: head.step,
+                bytes: head.bytes,
+                left: left.or(head.idle_left),
+                origin: ResumableFrom::Store,
+            })
+            .collect(),
+        Err(error) => {
+            tracing::warn!(model = model.name, %error, "sequences that belong to no server are not listed");
+            Vec::new()
+        }
+    }
 }
 
 /// Every live sequence of a model, in no particular order.
@@ -122,11 +169,12 @@ fn shown(model: &ModelScheduler, seen: SequenceView, now: Time) -> LiveSequence 
 /// The last sequences of a model that ended, the latest first.
 pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     let (now, ended) = (model.now(), model.ended(ENDS));
-    let one = |(id, Tombstone { why, at, step, .. }, by): (Id, Tombstone, Option<EndedBy>)| EndedSequence {
+    let one = |(id, Tombstone { why, at, step, idle }, by): (Id, Tombstone, Option<EndedBy>)| EndedSequence {
         id,
         reason: ended_reason(why),
         by,
         step,
+        idle,
         ago: now.since(at),
     };
     ended.into_iter().map(one).collect()
@@ -136,6 +184,7 @@ pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
 /// Returns false if there is none of this id. If the store cannot remove it, returns the error. The store tries again, the last time when it
 /// closes. If the disk is still full then, the sequence comes back with the next server.
 pub(in crate::model) fn end(model: &Arc<ModelScheduler>, id: &Id, why: EndReason) -> Result<bool, Failure> {
+    claims::take_over(model, id);
     let (report, removed) = sync_channel(1);
     let load = model.load_for(None).map(|load| load.key);
     let mut is_there = true;

@@ -61,6 +61,14 @@ impl RequestAdmission {
         id
     }
 
+    /// A new id for the sequence of this request, if the server has to assign one.
+    pub(in crate::model::sequences) fn assigned_id(&self, load: &LoadedModel, request: &InferRequest) -> Option<u64> {
+        let Scheduling::Sequence(sequence) = &load.settings.scheduling else { return None };
+        let assigns = is_iterative(load)
+            || (request.sequence.start && sequence.dialect.unwrap_or(request.dialect).no_id == NoId::Assign);
+        (assigns && request.sequence.id == Id::None).then(|| self.fresh_id())
+    }
+
     pub(in crate::model::sequences) fn budget(&self) -> &Budget {
         &self.budget
     }

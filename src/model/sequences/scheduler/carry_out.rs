@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sequor_core::{LoadId, Req, Time};
+use sequor_core::{EndReason, Id, LoadId, Req, Time};
 
 use crate::executor::ExecutorHandle;
 use crate::model::load::{run_with_plugins, submit_to_plugins};
-use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer};
+use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer, RecentRefusals};
 use crate::model::sequences::offloaded::{Forgotten, KeptStore, StoreTask};
 use crate::model::sequences::table::{DeferredActions, KeptStages, PluginStages, PolicyNotice, SealAction, Table};
 use crate::model::sequences::write_back::{SpillHost, sealing, spill};
@@ -28,8 +28,14 @@ pub(in crate::model::sequences) trait ActionHost: SpillHost + PrepareHost {
     /// The recorder of finished requests.
     fn recorder(&self) -> Option<&Recorder>;
 
+    /// The last refused requests.
+    fn refusals(&self) -> &RecentRefusals;
+
     /// Passes a notice to the plug-in that decides for a load.
     fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice);
+
+    /// Records ids whose sequences have ended, if several servers share them.
+    fn note_unused(&self, ids: Vec<Id>);
 
     /// Arms the timer for a deadline.
     fn arm_timer(self: &Arc<Self>, due: Time);
@@ -65,12 +71,15 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
             inline::wake(load, instance.n, wakes, decider.as_ref(), now);
         }
     }
-    actions.send_answers(now, host.recorder(), answers);
+    actions.send_answers(now, (host.recorder(), host.refusals()), answers);
     if actions.wants_memory {
         spill::make_room(host);
     }
     for task in actions.store {
         ask_store(host, task);
+    }
+    if !actions.unused.is_empty() {
+        host.note_unused(actions.unused);
     }
     for forgotten in actions.forgotten {
         forget(host, forgotten);
@@ -135,7 +144,7 @@ fn post<H: ActionHost>(host: &Arc<H>, task: PostTask) {
 /// Hands states to a tier. The tier's report releases or refuses the answers.
 fn seal<H: ActionHost>(host: &Arc<H>, SealAction { tier, waiting, rows, batch }: SealAction) {
     let host = Arc::downgrade(host);
-    let sealed = move |failed: Vec<usize>| {
+    let sealed = move |failed: Vec<(usize, EndReason)>| {
         if let Some(host) = host.upgrade() {
             change(&host, |table, now| sealing::sealed(table, now, waiting, &rows, &failed));
         }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sequor_core::{LoadId, Req, Time};
+use sequor_core::{Id, LoadId, Req, Time};
 
 use crate::executor::ExecutorHandle;
 use crate::model::load::SequenceStore;
 use crate::model::sequences::ensembles::EnsembleParts;
+use crate::model::sequences::jobs::RecentRefusals;
 use crate::model::sequences::offloaded::KeptStore;
 use crate::model::sequences::table::{PolicyNotice, Table};
 use crate::model::sequences::write_back::SpillHost;
@@ -53,8 +54,18 @@ impl ActionHost for ModelScheduler {
         self.recorder.as_ref()
     }
 
+    fn refusals(&self) -> &RecentRefusals {
+        &self.refusals
+    }
+
     fn notify_plugin(&self, load: LoadId, decider: Option<Decider>, notice: PolicyNotice) {
         self.notify_policy(load, decider, notice);
+    }
+
+    fn note_unused(&self, ids: Vec<Id>) {
+        if let Some(gate) = &self.gate {
+            gate.note_unused(ids);
+        }
     }
 
     fn arm_timer(self: &Arc<Self>, due: Time) {

@@ -13,7 +13,8 @@ use crate::executor::ExecutorHandle;
 use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::runtime::{Clock, Stopwatch, Timer};
 use crate::model::sequences::ensembles::{EnsembleMembers, EnsembleParts, MemberUses};
-use crate::model::sequences::jobs::Captures;
+use crate::model::sequences::gate::SequenceGate;
+use crate::model::sequences::jobs::{Captures, RecentRefusals};
 use crate::model::sequences::offloaded::{CarriedLoad, KeptStore};
 use crate::model::sequences::table::{DeferredActions, FinishedBatch, Import, KeptStages, Step, Table};
 use crate::model::sequences::write_back::sealing;
@@ -42,7 +43,11 @@ pub(in crate::model) struct ModelScheduler {
     armed: AtomicU64,
     /// Records finished requests.
     pub(in crate::model::sequences) recorder: Option<Recorder>,
+    /// The last refused requests, for operators.
+    pub(in crate::model::sequences) refusals: RecentRefusals,
     pub(in crate::model::sequences) store: KeptStore,
+    /// Only if several servers share the store.
+    pub(in crate::model::sequences) gate: Option<Arc<SequenceGate>>,
     pub(in crate::model::sequences) captures: Captures,
     /// The members of its loads that are ensembles.
     pub(in crate::model::sequences) members: Mutex<Vec<(LoadId, Arc<EnsembleMembers>)>>,
@@ -65,7 +70,9 @@ impl ModelScheduler {
         ModelScheduler {
             own_path: Arc::new([name.clone()]),
             recorder,
+            refusals: RecentRefusals::new(),
             store: KeptStore::new(store.clone()),
+            gate: store.clone().filter(|of| of.shared().is_some()).map(|of| Arc::new(SequenceGate::new(of))),
             captures: Captures::new(),
             table: Mutex::new(Table::new(zero)),
             loads: ModelLoads::default(),
@@ -113,6 +120,9 @@ impl ModelScheduler {
         let spec = load.spec();
         if let Some(recorder) = &self.recorder {
             recorder.load(record::load(load, &spec));
+        }
+        if let Some(gate) = self.gate.as_ref().filter(|_| load.durable.is_some()) {
+            gate.activate();
         }
         self.loads.add(load);
         self.change(|table, now| {

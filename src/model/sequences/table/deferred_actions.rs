@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sequor_core::{EndReason, Instance, LoadId, Observed, Refusal, Req, Seq, Time};
+use sequor_core::{EndReason, Id, Instance, LoadId, Observed, Refusal, Req, Seq, Time};
 
 use crate::executor::{AnswerBatch, ExecutorHandle};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::ensembles::{MemberSequences, Reservation, SequenceHolder};
-use crate::model::sequences::jobs::{Job, LentRequest, PostTask};
+use crate::model::sequences::jobs::{Job, LentRequest, PostTask, RecentRefusals};
 use crate::model::sequences::offloaded::{Forgotten, StoreTask};
 use crate::recording::Recorder;
 use crate::scheduling::Decider;
@@ -50,6 +50,8 @@ pub(in crate::model::sequences) struct DeferredActions {
     pub(in crate::model::sequences) store: Vec<StoreTask>,
     /// Sequences that the store must forget.
     pub(in crate::model::sequences) forgotten: Vec<Forgotten>,
+    /// Ids whose sequences have ended, if several servers share them.
+    pub(in crate::model::sequences) unused: Vec<Id>,
     /// Whether a request waits for state memory.
     pub(in crate::model::sequences) wants_memory: bool,
     /// Requests for processors to prepare and to finish.
@@ -73,7 +75,7 @@ impl DeferredActions {
     pub(in crate::model::sequences) fn send_answers(
         &mut self,
         now: Time,
-        recorder: Option<&Recorder>,
+        (recorder, refusals): (Option<&Recorder>, &RecentRefusals),
         thread: Option<&ExecutorHandle>,
     ) {
         let mut batch = AnswerBatch::default();
@@ -81,11 +83,11 @@ impl DeferredActions {
             self.released.iter_mut().filter_map(|job| job.connection.take()).for_each(|held| batch.hold(held));
         }
         for job in self.released.drain(..) {
-            job.release(now, recorder, thread);
+            job.release(now, (recorder, refusals), thread);
         }
         drop(batch);
         for (job, refusal, ended) in self.refused.drain(..) {
-            job.refuse(refusal, ended, now, recorder, thread);
+            job.refuse(refusal, ended, now, (recorder, refusals), thread);
         }
         for (load, change) in self.sequences.drain(..) {
             match change {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sequor_core::{EndReason, FEATURES, Id, Req, Seq};
 
-use crate::model::load::{FirstValues, LoadInitializer, LoadedModel};
+use crate::model::load::{FirstValues, LoadDurability, LoadInitializer, LoadedModel};
 use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
 use crate::model::sequences::jobs::{Job, SequencePermit};
 use crate::model::sequences::offloaded::{ImportOrigin, KeptSequence, WrittenSequence};
@@ -75,6 +75,10 @@ pub(in crate::model::sequences) struct Live {
     pub(in crate::model::sequences) members: Option<Arc<MemberSequences>>,
     /// The sequence of an ensemble that it belongs to.
     pub(in crate::model::sequences) holder: Option<SequenceHolder>,
+    /// Its id, if several servers share the store.
+    pub(in crate::model::sequences) shared_id: Option<Id>,
+    /// Whether another server owns it now.
+    pub(in crate::model::sequences) is_fenced: bool,
 }
 
 impl Live {
@@ -87,6 +91,8 @@ impl Live {
         // A sequence of an ensemble ends with the server, so its states are not stored.
         let continual =
             load.durable.as_ref().filter(|durable| durable.is_continual() && job.in_ensemble.holder.is_none());
+        let is_shared = |durable: &&LoadDurability| durable.store.shared().is_some();
+        let shared_id = load.durable.as_ref().filter(is_shared).map(|_| job.id.clone());
         let written = continual.map(|durable| WrittenSequence::new(durable, job.id.clone(), job.source.resumed));
         Live {
             ticket,
@@ -102,6 +108,8 @@ impl Live {
             keys: job.start_keys(),
             members: load.ensemble.as_ref().map(|_| Arc::new(MemberSequences::new(job.id.clone()))),
             holder: job.in_ensemble.holder.take(),
+            shared_id,
+            is_fenced: false,
             load,
         }
     }

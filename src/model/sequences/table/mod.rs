@@ -4,7 +4,7 @@
 //! - `sequence_lookup`: looks up the sequence that a request names.
 //! - `stages`: lends requests to plug-ins and to instances. `plugin_stages`: applies the answers of plug-ins. `store_stages`,
 //!   `ensemble_stages`: the same for the server's store and for the members of an ensemble.
-//! - `enders`: the plug-ins that ended sequences.
+//! - `enders`: the plug-ins that ended sequences. `recent_steps`: the last steps of each sequence.
 //! - `pending_ends`: ended sequences that the store must still forget, and the answers that wait for that.
 //! - `batch`: the batch that an instance gets and gives back. `deferred_actions`: the actions after the lock is released.
 //!
@@ -21,6 +21,7 @@ mod load_policies;
 mod model_table;
 mod pending_ends;
 mod plugin_stages;
+mod recent_steps;
 mod sequence_lookup;
 mod stages;
 pub(in crate::model::sequences) mod store_stages;
@@ -34,5 +35,6 @@ pub(in crate::model::sequences) use imports::Import;
 pub(in crate::model::sequences) use job_stage::JobStage;
 pub(in crate::model::sequences) use model_table::Table;
 pub(in crate::model::sequences) use plugin_stages::PluginStages;
+pub(in crate::model::sequences) use recent_steps::StepRecord;
 pub(in crate::model::sequences) use sequence_lookup::SequenceLookup;
 pub(in crate::model::sequences) use store_stages::{BY_STORE, KeptStages};

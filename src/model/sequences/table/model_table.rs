@@ -10,10 +10,11 @@ use sequor_core::{
     Submit, Time,
 };
 
+use crate::config::model::settings::DurabilityWhen;
 use crate::error::{EndedBy, Failure};
-use crate::model::load::LoadedModel;
-use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
-use crate::model::sequences::jobs::Job;
+use crate::model::load::{LoadDurability, LoadedModel};
+use crate::model::sequences::ensembles::{MemberSequences, ReplyTo, SequenceHolder};
+use crate::model::sequences::jobs::{ChosenBy, Job};
 use crate::model::sequences::offloaded::{KeptSequence, RowToSeal, Spilling, WrittenSequence};
 use crate::scheduling::{Decider, LoadPolicy};
 use crate::state::tier::{EndedState, Successions, VersionDigest};
@@ -26,6 +27,7 @@ use super::job_stage::JobStage;
 use super::live_sequences::{Live, LiveSequences};
 use super::load_policies::LoadPolicies;
 use super::pending_ends::PendingEnds;
+use super::recent_steps::{RecentSteps, StepRecord};
 
 #[derive(Debug, Default)]
 pub(in crate::model) struct Table {
@@ -68,6 +70,7 @@ pub(in crate::model) struct Table {
     pub(in crate::model::sequences) pending_ends: PendingEnds,
     /// The plug-ins that ended sequences.
     pub(in crate::model::sequences) enders: Enders,
+    pub(in crate::model::sequences) recent: RecentSteps,
 }
 
 impl Table {
@@ -148,12 +151,12 @@ impl Table {
             return self.ask(who.load, round);
         }
         let next = self.core.next(now, who, &mut self.effects);
-        self.step(now, who, next)
+        self.step(now, who, next, ChosenBy::Policy)
     }
 
     /// Applies the answer to a question, and returns the next step of the instance.
     pub(in crate::model) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
-        let planned = matches!(said, PolicyAnswer::Plan(_));
+        let (planned, chosen_by) = (matches!(said, PolicyAnswer::Plan(_)), ChosenBy::after(&said));
         let victims: Vec<Id> = round.victims(&said).filter_map(|seq| self.core.id_of(seq).cloned()).collect();
         let next = self.core.answer(now, round, said, &mut self.effects);
         for id in victims {
@@ -164,14 +167,15 @@ impl Table {
         // After an admission a batch comes first, before any other question. Otherwise nothing would run if sequences came and went faster
         // than a plug-in answers which of them gets a slot.
         let next = if planned { next } else { self.core.next(now, who, &mut self.effects) };
-        self.step(now, who, next)
+        self.step(now, who, next, chosen_by)
     }
 
-    fn step(&mut self, now: Time, who: Instance, next: Next) -> Step {
+    /// Turns the core's next step into one for an instance. `chosen_by` chose the batch, if there is one.
+    fn step(&mut self, now: Time, who: Instance, next: Next, chosen_by: ChosenBy) -> Step {
         // Before requests are lent, because effects record facts in them.
         self.take_effects(now);
         match next {
-            Next::Run(batch) => Step::Run(self.lend(now, batch)),
+            Next::Run(batch) => Step::Run(self.lend(now, batch, chosen_by)),
             Next::Tidy(ops) => Step::Tidy(ops),
             // An admission question may have come up while this thread was awake. No other thread is woken for it.
             Next::Sleep(until) => match self.core.consult(now, who.load) {
@@ -251,7 +255,7 @@ impl Table {
                     }
                     self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
                 }
-                Effect::Release(req) => self.release(req),
+                Effect::Release(req) => answers.extend(self.release(now, req)),
                 Effect::Replay(req, seq) => self.replay(req, seq),
                 Effect::Wake(instance) => self.actions.wake.push((instance, self.decider(instance.load))),
                 Effect::Note(note) => self.take_note(now, note),
@@ -316,8 +320,15 @@ impl Table {
         }
     }
 
-    fn release(&mut self, req: Req) {
-        let Some(mut job) = self.jobs.remove(req).and_then(JobStage::into_job) else { return };
+    fn release(&mut self, now: Time, req: Req) -> Option<Event> {
+        let mut job = self.jobs.remove(req).and_then(JobStage::into_job)?;
+        if let Some(seq) = job.seq.filter(|seq| self.is_out_of_lease(*seq, &job)) {
+            self.actions.refused.push((job, Refusal::Ended(EndReason::Fenced), true));
+            return Some(Event::End(seq, EndReason::Fenced));
+        }
+        if let Some(seq) = job.seq {
+            self.recent.add((seq, self.live.get(seq).is_some()), &job.id, StepRecord::new(now, &job));
+        }
         self.commit_scratch(&mut job);
         self.replace_stored(&mut job);
         let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);
@@ -335,6 +346,37 @@ impl Table {
         } else {
             self.actions.released.push(job);
         }
+        None
+    }
+
+    /// Whether an answer must not leave, because another server may own its sequence. If the store has the state that it is of, the answer is
+    /// right in any case: no other server has written that step.
+    fn is_out_of_lease(&self, seq: Seq, job: &Job) -> bool {
+        let is_shared =
+            |durable: &&LoadDurability| durable.store.shared().is_some() && durable.when != DurabilityWhen::Step;
+        let Some(durable) = job.load.durable.as_ref().filter(is_shared) else { return false };
+        // A sequence of an ensemble is not shared.
+        if !matches!((&job.answer, &job.reply), (Some(Ok(_)), ReplyTo::Surface(_))) {
+            return false;
+        }
+        let is_fenced = || match self.core.id_of(seq) {
+            Some(_) => self.live(seq).is_some_and(|live| live.is_fenced),
+            None => self.core.end_of(&job.id).is_some_and(|stone| stone.why == EndReason::Fenced),
+        };
+        durable.store.has_lapsed() || is_fenced()
+    }
+
+    /// Marks a sequence that another server owns now. None of its answers leaves.
+    pub(in crate::model::sequences) fn fence(&mut self, seq: Seq) {
+        if let Some(live) = self.live_mut(seq) {
+            live.is_fenced = true;
+        }
+    }
+
+    /// Whether the store still has work for an id without a sequence, or a request of a sequence that ends still runs.
+    pub(in crate::model::sequences) fn is_between(&self, id: &Id) -> bool {
+        let is_ending = self.core.find_ending(id).is_some() || self.core.is_leaving(id);
+        is_ending || self.returning.contains(id) || self.pending_ends.has(id)
     }
 
     /// Answers a repeated step with its kept answer.
@@ -386,6 +428,7 @@ impl Table {
                 Some((load, SequenceChange::Started))
             }
             Note::Ended(seq, why) => {
+                self.recent.end(seq, why);
                 let ended = self.live.remove(seq);
                 ended.map(|mut live| {
                     if why == EndReason::Spilled {
@@ -397,6 +440,7 @@ impl Table {
                     if let Some(WrittenSequence { id, incarnation, .. }) = obsolete {
                         self.forget(id, incarnation);
                     }
+                    self.actions.unused.extend(live.shared_id.take());
                     self.part(live.members, live.holder, why);
                     (live.load, SequenceChange::Ended(why))
                 })

@@ -61,6 +61,11 @@ impl PendingEnds {
         *self.removals.entry(id.clone()).or_default() += 1;
     }
 
+    /// Whether the store must still remove a state of this id.
+    pub(super) fn has(&self, id: &Id) -> bool {
+        self.removals.contains_key(id)
+    }
+
     /// Records that the store has removed a state, or could not because of this error.
     pub(in crate::model::sequences) fn finish(&mut self, id: &Id, error: Option<&str>) {
         if let Some(left) = self.removals.get_mut(id) {

@@ -12,7 +12,7 @@ use sequor_core::{
 use crate::error::Failure;
 use crate::model::execute::AdoptedState;
 use crate::model::load::{LoadDurability, LoadedModel};
-use crate::model::sequences::jobs::{Job, LentRequest, PostTask};
+use crate::model::sequences::jobs::{BatchOfStep, ChosenBy, Job, LentRequest, PostTask};
 use crate::model::sequences::offloaded::{Forgotten, KeptSequence, MemoryWait, UnwrittenFile};
 use crate::processing::CallFacts;
 use crate::state::tier::EndedState;
@@ -88,7 +88,7 @@ impl Table {
     // === a run ===
 
     /// Lends the requests of a batch to its instance, with the states that fill slots.
-    pub(super) fn lend(&mut self, now: Time, batch: Batch) -> TakenBatch {
+    pub(super) fn lend(&mut self, now: Time, batch: Batch, chosen_by: ChosenBy) -> TakenBatch {
         let mates = u32::try_from(batch.real().count()).unwrap_or(u32::MAX);
         let lend = |row: &Row| match row {
             Row::Pad => None,
@@ -97,6 +97,7 @@ impl Table {
                 self.replace_stored(&mut job);
                 job.taken = now;
                 job.facts.batch = mates;
+                job.batch = BatchOfStep { id: Some(batch.id), chosen_by, step: real.step, size: mates, failed: false };
                 job.seq = real.placement.map(|(seq, _)| seq);
                 job.source.unrun =
                     job.seq.and_then(|seq| self.live_mut(seq)).is_some_and(|live| std::mem::take(&mut live.unrun));
@@ -214,13 +215,13 @@ impl Table {
         if let Some(incarnation) = job.source.replaces.take()
             && let Some(kept) = self.take_kept(&job.id, incarnation)
         {
-            self.forget_state(job.id.clone(), kept.head.incarnation);
+            self.forget_state(job.id.clone(), kept.incarnation);
         }
     }
 
     /// Takes the stored sequence of this id, if it has this incarnation.
     fn take_kept(&mut self, id: &Id, incarnation: u64) -> Option<KeptSequence> {
-        let is_it = self.kept.get(id).is_some_and(|kept| kept.head.incarnation == incarnation);
+        let is_it = self.kept.get(id).is_some_and(|kept| kept.incarnation == incarnation);
         if is_it { self.kept.remove(id) } else { None }
     }
 
@@ -255,7 +256,7 @@ impl Table {
         let ended = match job.processed.as_ref().and_then(|processed| processed.refusal.as_ref()) {
             Some(Failure::Processor(failure)) if failure.ended => {
                 self.remember_rejected(now, job.load.key, id.clone(), (kept.head.step, kept.head.idle));
-                return self.forget(id, kept.head.incarnation);
+                return self.forget(id, kept.incarnation);
             }
             Some(_) => false,
             None => ended,
@@ -274,7 +275,7 @@ impl Table {
                 let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };
                 self.core.remember(job.load.key, id.clone(), stone);
                 if file.is_some() {
-                    self.forget(id, kept.head.incarnation);
+                    self.forget(id, kept.incarnation);
                 } else {
                     self.pending_ends.begin(&id);
                     self.given_up.insert(req);
@@ -315,7 +316,7 @@ impl Table {
     /// Returns a sequence to the store. If the store may have removed or outdated its file, writes the file again.
     pub(super) fn return_to_store(&mut self, now: Time, load: &LoadedModel, id: Id, kept: KeptSequence, file: Bytes) {
         if self.core.find(&id, None).is_some() || self.kept.contains_key(&id) {
-            return self.forget(id, kept.head.incarnation);
+            return self.forget(id, kept.incarnation);
         }
         let until = kept.head.idle.map_or(Time::NEVER, |idle| now + idle);
         let stays = load.durable.as_ref().is_some_and(|durable| durable.is_continual() && durable.interval().is_none());

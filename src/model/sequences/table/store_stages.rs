@@ -55,7 +55,7 @@ impl KeptStages for Table {
             return Ok(());
         }
         if submit.start {
-            job.source.replaces = Some(kept.head.incarnation);
+            job.source.replaces = Some(kept.incarnation);
             return Ok(());
         }
         let id = submit.id.clone();
@@ -86,9 +86,9 @@ impl KeptStages for Table {
         let durable = load.durable.as_ref().filter(|durable| durable.is_continual());
         let running = durable.map(|durable| durable.store.running()).unwrap_or_default();
         job.source.kept = Some(Box::new(work.kept.clone()));
-        job.source.resumed = Some((work.kept.head.incarnation, work.kept.head.step));
+        job.source.resumed = Some((work.kept.incarnation, work.kept.head.step));
         let then = match durable.map(LoadDurability::interval) {
-            None => AfterTake::Forget { incarnation: work.kept.head.incarnation },
+            None => AfterTake::Forget { incarnation: work.kept.incarnation },
             Some(None) => AfterTake::Keep,
             Some(Some(_)) => AfterTake::Outdate { running },
         };
@@ -187,7 +187,7 @@ fn stored_in_vain(
     match outcome {
         Ok(found) if !has_ended => table.return_to_store(now, load, id, kept, found.snapshot),
         Err(_) if !has_ended && table.core.find(&id, None).is_none() => keep_after_failure(table, id, kept),
-        _ => table.forget(id, kept.head.incarnation),
+        _ => table.forget(id, kept.incarnation),
     }
 }
 
@@ -203,13 +203,13 @@ fn keep_after_failure(table: &mut Table, id: Id, kept: KeptSequence) {
 
 /// Forgets a stored sequence that has expired.
 fn expire_one(table: &mut Table, load: LoadId, id: &Id) {
-    let Some(KeptSequence { head, until, .. }) = table.kept.remove(id) else { return };
+    let Some(KeptSequence { head, incarnation, until, .. }) = table.kept.remove(id) else { return };
     // A START that waits has taken the id, and its own end is the one to remember.
     if table.core.find(id, None).is_none() {
         let stone = Tombstone { why: EndReason::Idle, at: until, step: head.step, idle: head.idle };
         table.core.remember(load, id.clone(), stone);
     }
-    table.forget(id.clone(), head.incarnation);
+    table.forget(id.clone(), incarnation);
 }
 
 /// Ends a sequence that does not live and whose state waits or is stored. Returns false if there is none of this id. If there is no load, the
@@ -240,6 +240,6 @@ pub(in crate::model::sequences) fn drop_kept(
     }
     let Some(kept) = table.kept.remove(id) else { return false };
     let ended = remember(table, kept.head.step, kept.head.idle);
-    table.forget_as(id.clone(), kept.head.incarnation, Some(ended));
+    table.forget_as(id.clone(), kept.incarnation, Some(ended));
     true
 }

@@ -264,9 +264,9 @@ pub(in crate::model::sequences) fn sealed(
     now: Time,
     waiting: SealWaiting,
     rows: &[SealingRow],
-    failed: &[usize],
+    failed: &[(usize, EndReason)],
 ) {
-    let durable = rows.iter().enumerate().filter(|(place, _)| !failed.contains(place));
+    let durable = rows.iter().enumerate().filter(|(place, _)| failed.iter().all(|(of, _)| of != place));
     for (_, row) in durable {
         if let Some(written) = written_as(table, row) {
             // If the state from before a START was removed, no step is durable.
@@ -276,12 +276,13 @@ pub(in crate::model::sequences) fn sealed(
     if let (SealWaiting::Reply(_), Some(written)) = (&waiting, rows.first().and_then(|row| written_as(table, row))) {
         written.replies = written.replies.saturating_sub(1);
     }
-    let unsealed = Refusal::Ended(EndReason::Unsealed);
+    let why = failed.first().map_or(EndReason::Unsealed, |(_, why)| *why);
+    let unsealed = Refusal::Ended(why);
     let seq = rows.first().filter(|_| !failed.is_empty()).map(|row| row.seq);
     match waiting {
         SealWaiting::Nothing => {}
         SealWaiting::Batch(id) => {
-            let refused = |place: &usize| Some((rows.get(*place)?.req, unsealed));
+            let refused = |(place, why): &(usize, EndReason)| Some((rows.get(*place)?.req, Refusal::Ended(*why)));
             table.apply(now, Event::Sealed(id, failed.iter().filter_map(refused).collect()));
         }
         SealWaiting::Posted(req) => {
@@ -289,7 +290,7 @@ pub(in crate::model::sequences) fn sealed(
                 let start = job.facts.start;
                 job.answer = Some(Err(job.load.refused(unsealed, job.id.clone(), start, now).into()));
                 job.set_refused(false);
-                table.apply(now, Event::End(seq, EndReason::Unsealed));
+                table.apply(now, Event::End(seq, why));
             }
             table.apply(now, Event::Posted(req));
         }
@@ -299,7 +300,7 @@ pub(in crate::model::sequences) fn sealed(
                 table.actions.released.push(job);
             }
             Some(seq) => {
-                table.apply(now, Event::End(seq, EndReason::Unsealed));
+                table.apply(now, Event::End(seq, why));
                 table.actions.refused.push((job, unsealed, true));
             }
         },

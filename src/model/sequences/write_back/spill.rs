@@ -97,7 +97,8 @@ pub(in crate::model::sequences) fn leave<H: SpillHost>(
             table.apply(now, Event::End(seq, EndReason::Spilled));
             let counter = Arc::clone(&table.spilling.unwritten);
             let unwritten = (!left.is_stored).then(|| Arc::new(UnwrittenFile::new(Bytes::clone(&left.file), &counter)));
-            table.keep_again(left.id.clone(), KeptSequence { head: Arc::clone(&left.head), until, unwritten });
+            let (head, incarnation) = (Arc::clone(&left.head), left.head.incarnation);
+            table.keep_again(left.id.clone(), KeptSequence { head, incarnation, until, unwritten });
             if !left.is_stored {
                 write(host, table, now, (left.id.clone(), Arc::clone(&left.head), Bytes::clone(&left.file)));
             }

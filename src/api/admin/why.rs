@@ -1,0 +1,221 @@
+//! The explanation of one sequence: where it is, its last steps and refused requests, and what would have kept it.
+
+use std::time::Duration;
+
+use sequor_core::{Id, Stage};
+use serde::Serialize;
+
+use super::Admin;
+use super::sequence_list::SequenceRow;
+use crate::api::control::aside;
+use crate::api::remedies::{Remedy, remedy};
+use crate::api::{Status, triton};
+use crate::error::Failure;
+use crate::model::{ChosenBy, LiveSequence, PastRefusal, PastStep, SequenceHistory};
+use crate::scheduling::report::{Attached, BindingState, Summary};
+
+/// Everything that is known of one sequence.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Explanation {
+    model: String,
+    sequence: SequenceRow,
+    place: &'static str,
+    /// Sequences that have waited for a slot for longer, if this one waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead: Option<usize>,
+    /// The built-in policy that decides, and the plug-in that decides in its place.
+    policy: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduler: Option<String>,
+    /// The last answered steps, the latest first.
+    steps: Vec<StepRow>,
+    /// The last refused requests, the latest first.
+    refused: Vec<RefusedRow>,
+    /// What keeps such a sequence, or what prevents the last refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<Remedy>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct StepRow {
+    /// 0 if it was answered without a run.
+    step: u64,
+    ago_seconds: f64,
+    waited_seconds: f64,
+    ran_seconds: f64,
+    /// Requests in its batch; 0 if it ran in none.
+    batch: u32,
+    /// Ids of some of the others in its batch, or hashes of hidden texts.
+    mates: Vec<serde_json::Value>,
+    chosen_by: &'static str,
+    failed: bool,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct RefusedRow {
+    ago_seconds: f64,
+    reason: &'static str,
+    /// What the client got; absent if that is not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+const fn chosen_by(of: ChosenBy) -> &'static str {
+    match of {
+        ChosenBy::Policy => "policy",
+        ChosenBy::Plugin => "plugin",
+        ChosenBy::Fallback => "fallback",
+    }
+}
+
+/// Where a sequence is.
+fn place_of(row: &SequenceRow) -> &'static str {
+    match row {
+        SequenceRow { live: Some(_), state: "backlog", .. } => "waiting",
+        SequenceRow { live: Some(_), .. } => "live",
+        SequenceRow { kept: Some(_), .. } => "stored",
+        SequenceRow { ended: Some(_), .. } => "ended",
+        _ => "unknown",
+    }
+}
+
+/// The reason that the remedy is for. A sequence that got no refusal needs none if it lives, or if its client ended it.
+fn reason_of(place: &'static str, row: &SequenceRow, refused: &[RefusedRow]) -> Option<&'static str> {
+    let refusal = refused.first().map(|refusal| refusal.reason);
+    match (place, &row.ended) {
+        ("waiting", _) => Some("backlog_timeout"),
+        (_, Some(ended)) if ended.reason == "ended" && refused.is_empty() => None,
+        (_, Some(ended)) => Some(ended.reason),
+        ("unknown", _) => refusal.or(Some("never_started")),
+        _ => refusal,
+    }
+}
+
+impl Admin {
+    /// Explains a sequence. An id of which nothing is known is explained as well; an unknown model is refused.
+    pub(super) async fn why(&self, model: String, id: Id) -> Result<Explanation, Status> {
+        let found = self.found(&model, &id).await?;
+        let (repository, of, wanted) = (self.api().repository().clone(), model.clone(), id.clone());
+        let (history, live) =
+            aside(move || Ok((repository.sequence_history(&of, &wanted)?, repository.live_sequences(&of)?))).await?;
+        let sequence = found.unwrap_or_else(|| self.row(&id, "unknown", 0));
+        let plugins = self.list().await.unwrap_or_default();
+        let ahead = ahead(&live, &id);
+        Ok(self.explanation(model, sequence, history, ahead, scheduler(&plugins)))
+    }
+
+    fn explanation(
+        &self,
+        model: String,
+        sequence: SequenceRow,
+        SequenceHistory { steps, refusals, policy }: SequenceHistory,
+        ahead: Option<usize>,
+        scheduler: impl Fn(&str) -> Option<String>,
+    ) -> Explanation {
+        let place = place_of(&sequence);
+        let refused: Vec<RefusedRow> = refusals.iter().map(|refusal| self.refused_row(refusal)).collect();
+        let remedy = reason_of(place, &sequence, &refused).and_then(|reason| remedy(reason, &model));
+        Explanation {
+            place,
+            ahead: ahead.filter(|_| place == "waiting"),
+            policy,
+            scheduler: scheduler(&model),
+            steps: steps.into_iter().map(|step| self.step_row(step)).collect(),
+            refused,
+            remedy,
+            sequence,
+            model,
+        }
+    }
+
+    fn refused_row(&self, PastRefusal { ago, failure }: &PastRefusal) -> RefusedRow {
+        let status = failure.as_ref().map(triton::status);
+        let reason = status.as_ref().map_or("bad_input", |status| status.reason);
+        let is_shown = self.options().peek || !failure.as_ref().is_some_and(is_private);
+        let text = status.map(|status| status.message).filter(|_| is_shown);
+        RefusedRow { ago_seconds: ago.as_secs_f64(), reason, text }
+    }
+
+    fn step_row(&self, of: PastStep) -> StepRow {
+        let PastStep { step, ago, waited, ran, batch, mates, chosen_by: by, failed } = of;
+        let shown = |id: &Id| {
+            let row = self.row(id, "", 0);
+            row.id.or(row.id_hash.map(|hash| format!("#{hash}").into())).unwrap_or_default()
+        };
+        let [ago_seconds, waited_seconds, ran_seconds] = [ago, waited, ran].map(|span: Duration| span.as_secs_f64());
+        let mates = mates.iter().map(shown).collect();
+        StepRow { step, ago_seconds, waited_seconds, ran_seconds, batch, mates, chosen_by: chosen_by(by), failed }
+    }
+}
+
+/// Sequences that have waited for a slot for longer than this one. `None` if it does not wait. All ages are of one reading.
+fn ahead(live: &[LiveSequence], id: &Id) -> Option<usize> {
+    let waiting = || live.iter().filter(|of| of.stage == Stage::Backlogged);
+    let age = waiting().find(|of| of.id == *id)?.age;
+    Some(waiting().filter(|other| other.age > age).count())
+}
+
+/// The plug-in that decides for a model.
+fn scheduler(plugins: &[Summary]) -> impl Fn(&str) -> Option<String> {
+    move |model| {
+        let decides = |at: &Attached| at.model == model && at.state == BindingState::Active;
+        let plugin = plugins.iter().find(|plugin| plugin.world == "scheduler" && plugin.attached.iter().any(decides));
+        plugin.map(|plugin| plugin.name.clone())
+    }
+}
+
+/// Whether the text of a refusal may hold another sequence's id, or what a user said.
+fn is_private(failure: &Failure) -> bool {
+    matches!(failure, Failure::Processor(_) | Failure::NotCopied { .. } | Failure::Member { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sequence_list::{EndedRow, KeptRow, LiveRow};
+    use super::*;
+
+    fn live(state: &'static str) -> SequenceRow {
+        let live = LiveRow {
+            version: 1,
+            instance: None,
+            slot: None,
+            queued: 0,
+            queued_bytes: 0,
+            state_bytes: 0,
+            ending: false,
+            age_seconds: 1.0,
+            idle_seconds: 1.0,
+            left_seconds: None,
+        };
+        SequenceRow { state, live: Some(live), ..SequenceRow::default() }
+    }
+
+    fn ended(reason: &'static str) -> SequenceRow {
+        let ended = EndedRow { reason, plugin: None, world: None, idle_seconds: None, ago_seconds: 1.0 };
+        SequenceRow { state: "ended", ended: Some(ended), ..SequenceRow::default() }
+    }
+
+    #[test]
+    fn the_remedy_is_for_the_end_else_for_the_last_refusal() {
+        let stored = SequenceRow {
+            state: "kept",
+            kept: Some(KeptRow { version: 1, bytes: 1, origin: "store", left_seconds: None }),
+            ..SequenceRow::default()
+        };
+        let unknown = SequenceRow { state: "unknown", ..SequenceRow::default() };
+        let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, text: None };
+        let full = [refusal("queue_full"), refusal("bad_input")];
+        for (row, place, alone, refused) in [
+            (live("idle"), "live", None, Some("queue_full")),
+            (live("backlog"), "waiting", Some("backlog_timeout"), Some("backlog_timeout")),
+            (stored, "stored", None, Some("queue_full")),
+            (ended("expired"), "ended", Some("expired"), Some("expired")),
+            (ended("ended"), "ended", None, Some("ended")),
+            (unknown, "unknown", Some("never_started"), Some("queue_full")),
+        ] {
+            assert_eq!(place_of(&row), place);
+            assert_eq!(reason_of(place, &row, &[]), alone, "{place}");
+            assert_eq!(reason_of(place, &row, &full), refused, "{place}");
+        }
+    }
+}

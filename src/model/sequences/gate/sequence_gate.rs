@@ -1,0 +1,436 @@
+//! The ids of a model's sequences that this server owns, takes over or gives up.
+//!
+//! ```text
+//!          claimed      wanted elsewhere        written
+//!                       or unused
+//! Claiming ─────────▶ Held ─────────────────▶ Yielding ────────▶ Releasing ──▶ (gone)
+//!  ▲ ▲  └▶ (gone)                                │                  │
+//!  │ └──────────────────── stays ────────────────┘                  │
+//!  └────────────────── requests wait ───────────────────────────────┘
+//! ```
+//!
+//! Requests of an id in any stage but `Held` wait in its queue, in the order of their arrival. A request of a `Held` id goes on to the table;
+//! until it is there, the id is not given up.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sequor_core::Id;
+
+use crate::model::load::SequenceStore;
+use crate::sync::{AtomicBool, Mutex};
+
+use super::deferred_request::DeferredRequest;
+
+#[derive(Debug)]
+enum GateStage {
+    Held {
+        /// Requests on their way to the table.
+        entering: u32,
+    },
+    Claiming(VecDeque<DeferredRequest>),
+    Yielding {
+        queue: VecDeque<DeferredRequest>,
+        /// Whether its instance was asked for its state.
+        asked: bool,
+    },
+    Releasing(VecDeque<DeferredRequest>),
+}
+
+/// The sequences of one model that this server shares with others.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct SequenceGate {
+    store: Arc<SequenceStore>,
+    /// Whether the model has had a load with durable sequences. Other models do not look further.
+    is_active: AtomicBool,
+    ids: Mutex<HashMap<Id, GateStage>>,
+    /// Ids whose sequences have ended, until they are released.
+    unused: Mutex<Vec<Id>>,
+}
+
+/// What a request finds at the gate.
+pub(in crate::model::sequences) enum AtGate<R> {
+    /// This server owns its sequence. [`SequenceGate::entered`] must follow.
+    Open(R),
+    /// It waits.
+    Waits,
+    /// It waits, and the sequence must be claimed.
+    Claims,
+}
+
+/// What follows once a claim is decided.
+pub(in crate::model::sequences) enum AfterClaim {
+    /// This request goes to the table.
+    Next(Box<DeferredRequest>),
+    /// The next request begins a sequence, so the id must be claimed for that.
+    Begins,
+    /// No request waits any more.
+    Done,
+}
+
+/// How far giving up an id is, before its table is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model::sequences) enum HandoverGate {
+    /// Not here.
+    Gone,
+    /// Not now.
+    Busy,
+    /// No request can reach the table. `asked`: whether the instance was asked for its state.
+    Closed { asked: bool },
+}
+
+impl GateStage {
+    fn queue(&mut self) -> Option<&mut VecDeque<DeferredRequest>> {
+        match self {
+            GateStage::Held { .. } => None,
+            GateStage::Claiming(queue) | GateStage::Yielding { queue, .. } | GateStage::Releasing(queue) => Some(queue),
+        }
+    }
+}
+
+impl SequenceGate {
+    pub(in crate::model::sequences) fn new(store: Arc<SequenceStore>) -> SequenceGate {
+        let (is_active, ids, unused) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
+        SequenceGate { store, is_active, ids, unused }
+    }
+
+    pub(in crate::model::sequences) fn store(&self) -> &Arc<SequenceStore> {
+        &self.store
+    }
+
+    pub(in crate::model::sequences) fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Acquire)
+    }
+
+    pub(in crate::model::sequences) fn activate(&self) {
+        self.is_active.store(true, Ordering::Release);
+    }
+
+    // === requests ===
+
+    /// Lets a request through, or keeps it as what `defer` makes of it.
+    pub(in crate::model::sequences) fn enter<R>(
+        &self,
+        id: &Id,
+        request: R,
+        defer: impl FnOnce(R) -> DeferredRequest,
+    ) -> AtGate<R> {
+        let mut ids = self.ids.lock();
+        match ids.get_mut(id) {
+            Some(GateStage::Held { entering }) => {
+                *entering += 1;
+                AtGate::Open(request)
+            }
+            Some(stage) => {
+                if let Some(queue) = stage.queue() {
+                    queue.push_back(defer(request));
+                }
+                AtGate::Waits
+            }
+            None => {
+                ids.insert(id.clone(), GateStage::Claiming(VecDeque::from([defer(request)])));
+                AtGate::Claims
+            }
+        }
+    }
+
+    /// Begins a claim without a request. Returns false if this server owns the sequence, or if something happens to it already.
+    pub(in crate::model::sequences) fn enter_without_request(&self, id: &Id) -> bool {
+        let mut ids = self.ids.lock();
+        let is_new = !ids.contains_key(id);
+        if is_new {
+            ids.insert(id.clone(), GateStage::Claiming(VecDeque::new()));
+        }
+        is_new
+    }
+
+    /// Whether a claim of this id is under way.
+    pub(in crate::model::sequences) fn is_claimed(&self, id: &Id) -> bool {
+        matches!(self.ids.lock().get(id), Some(GateStage::Claiming(_)))
+    }
+
+    /// Whether this server owns the sequence of this id, or is about to give it up.
+    pub(in crate::model::sequences) fn owns(&self, id: &Id) -> bool {
+        self.ids.lock().contains_key(id)
+    }
+
+    /// A request that was let through is in the table, or was refused.
+    pub(in crate::model::sequences) fn entered(&self, id: &Id) {
+        if let Some(GateStage::Held { entering }) = self.ids.lock().get_mut(id) {
+            *entering = entering.saturating_sub(1);
+        }
+    }
+
+    // === claims ===
+
+    /// The next request after a claim. If this server owns the sequence, the id is `Held` once no request waits.
+    pub(in crate::model::sequences) fn after_claim(&self, id: &Id, is_held: bool) -> AfterClaim {
+        let mut ids = self.ids.lock();
+        let Some(GateStage::Claiming(queue)) = ids.get_mut(id) else { return AfterClaim::Done };
+        if !is_held && queue.front().is_some_and(|next| next.request.sequence.start) {
+            return AfterClaim::Begins;
+        }
+        if let Some(next) = queue.pop_front() {
+            return AfterClaim::Next(Box::new(next));
+        }
+        if is_held {
+            ids.insert(id.clone(), GateStage::Held { entering: 0 });
+        } else {
+            ids.remove(id);
+        }
+        AfterClaim::Done
+    }
+
+    /// A claim has failed. Returns the requests that waited for it.
+    pub(in crate::model::sequences) fn claim_failed(&self, id: &Id) -> VecDeque<DeferredRequest> {
+        let mut ids = self.ids.lock();
+        let Some(GateStage::Claiming(queue)) = ids.get_mut(id) else { return VecDeque::new() };
+        let queue = std::mem::take(queue);
+        ids.remove(id);
+        queue
+    }
+
+    // === giving up ===
+
+    /// Keeps further requests of an id waiting, because another server wants its sequence.
+    pub(in crate::model::sequences) fn close(&self, id: &Id) -> HandoverGate {
+        let mut ids = self.ids.lock();
+        match ids.get_mut(id) {
+            None | Some(GateStage::Releasing(_)) => HandoverGate::Gone,
+            Some(GateStage::Claiming(_)) => HandoverGate::Busy,
+            Some(GateStage::Yielding { asked, .. }) => HandoverGate::Closed { asked: *asked },
+            Some(GateStage::Held { entering: 1.. }) => HandoverGate::Busy,
+            Some(stage) => {
+                *stage = GateStage::Yielding { queue: VecDeque::new(), asked: false };
+                HandoverGate::Closed { asked: false }
+            }
+        }
+    }
+
+    /// Keeps further requests of an id waiting, to see whether it has a sequence. Does nothing and returns false if something else happens to it.
+    pub(in crate::model::sequences) fn try_close(&self, id: &Id) -> bool {
+        let mut ids = self.ids.lock();
+        let Some(stage @ GateStage::Held { entering: 0 }) = ids.get_mut(id) else { return false };
+        *stage = GateStage::Yielding { queue: VecDeque::new(), asked: false };
+        true
+    }
+
+    /// Records whether the instance was asked for the state of an id that is given up.
+    pub(in crate::model::sequences) fn set_asked(&self, id: &Id, is_asked: bool) {
+        if let Some(GateStage::Yielding { asked, .. }) = self.ids.lock().get_mut(id) {
+            *asked = is_asked;
+        }
+    }
+
+    /// The id is not given up. Its requests go on as after a claim.
+    pub(in crate::model::sequences) fn reopen(&self, id: &Id) -> bool {
+        self.move_on(id, |stage| match stage {
+            GateStage::Yielding { queue, .. } => Some(GateStage::Claiming(queue)),
+            _ => None,
+        })
+    }
+
+    /// The record of an id that is given up is about to be released.
+    pub(in crate::model::sequences) fn release(&self, id: &Id) -> bool {
+        self.move_on(id, |stage| match stage {
+            GateStage::Yielding { queue, .. } => Some(GateStage::Releasing(queue)),
+            _ => None,
+        })
+    }
+
+    /// The release has ended. If it failed, this server owns the sequence still. If requests wait that must claim it, returns whether the first
+    /// of them is a START.
+    pub(in crate::model::sequences) fn released(&self, id: &Id, has_failed: bool) -> Option<bool> {
+        let mut ids = self.ids.lock();
+        let Some(GateStage::Releasing(queue)) = ids.get_mut(id) else { return None };
+        let queue = std::mem::take(queue);
+        let begins = queue.front().map(|first| first.request.sequence.start);
+        match begins {
+            Some(_) => ids.insert(id.clone(), GateStage::Claiming(queue)),
+            None if has_failed => ids.insert(id.clone(), GateStage::Held { entering: 0 }),
+            None => ids.remove(id),
+        };
+        begins
+    }
+
+    /// Another server owns the sequence now. If requests wait that must claim it, returns whether the first of them is a START.
+    pub(in crate::model::sequences) fn lose(&self, id: &Id) -> Option<bool> {
+        let mut ids = self.ids.lock();
+        match ids.get_mut(id) {
+            Some(GateStage::Held { .. }) => {
+                ids.remove(id);
+                None
+            }
+            Some(stage @ GateStage::Yielding { .. }) => {
+                let queue = stage.queue().map(std::mem::take).unwrap_or_default();
+                let begins = queue.front().map(|first| first.request.sequence.start);
+                match begins {
+                    Some(_) => ids.insert(id.clone(), GateStage::Claiming(queue)),
+                    None => ids.remove(id),
+                };
+                begins
+            }
+            // The end of the release or of the claim follows.
+            _ => None,
+        }
+    }
+
+    fn move_on(&self, id: &Id, next: impl FnOnce(GateStage) -> Option<GateStage>) -> bool {
+        let mut ids = self.ids.lock();
+        let Some(stage @ GateStage::Yielding { .. }) = ids.get_mut(id) else { return false };
+        let before = std::mem::replace(stage, GateStage::Held { entering: 0 });
+        match next(before) {
+            Some(after) => {
+                *stage = after;
+                true
+            }
+            None => false,
+        }
+    }
+
+    // === ids without a sequence ===
+
+    /// Records ids whose sequences have ended here.
+    pub(in crate::model::sequences) fn note_unused(&self, ids: Vec<Id>) {
+        self.unused.lock().extend(ids);
+    }
+
+    pub(in crate::model::sequences) fn take_unused(&self) -> Vec<Id> {
+        std::mem::take(&mut self.unused.lock())
+    }
+
+    /// The ids that this server owns.
+    pub(in crate::model::sequences) fn held(&self) -> Vec<Id> {
+        let ids = self.ids.lock();
+        ids.iter().filter(|(_, stage)| matches!(stage, GateStage::Held { .. })).map(|(id, _)| id.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use std::time::Duration;
+
+    use sequor_core::{Dialect, Time};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::model::request::{InferRequest, SequenceStep};
+    use crate::model::runtime::Clock;
+    use crate::model::sequences::gate::SubmittedRequest;
+    use crate::model::sequences::jobs::RequestOrigin;
+    use crate::state::tier;
+
+    fn gate() -> (SequenceGate, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let tier = tier::open(folder.path(), u64::MAX, Duration::ZERO).unwrap().tier;
+        let store = SequenceStore::new(Arc::new(tier), 1, Clock::manual()).unwrap();
+        (SequenceGate::new(Arc::new(store)), folder)
+    }
+
+    fn request(id: u64, start: bool) -> InferRequest {
+        InferRequest {
+            model: "m".to_owned(),
+            version: String::new(),
+            id: String::new(),
+            sequence: SequenceStep { id: Id::from(id), start, ..SequenceStep::default() },
+            priority: 0,
+            timeout: None,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            parameters: Vec::new(),
+            dialect: Dialect::TRITON,
+        }
+    }
+
+    type Submitted = oneshot::Receiver<Result<SubmittedRequest, crate::error::Failure>>;
+
+    /// Sends a request to the gate. Returns what it finds there, and where its submission would be reported.
+    fn enter(gate: &SequenceGate, id: u64, start: bool) -> (AtGate<InferRequest>, Submitted) {
+        let (sender, submitted) = oneshot::channel();
+        let defer = |request| DeferredRequest::new(request, None, RequestOrigin::default(), sender, Time::ZERO);
+        (gate.enter(&Id::from(id), request(id, start), defer), submitted)
+    }
+
+    /// Ends a claim. Returns how many requests went on, and whether another claim must follow.
+    fn claimed(gate: &SequenceGate, id: u64, is_held: bool) -> (u32, bool) {
+        let mut went_on = 0;
+        loop {
+            match gate.after_claim(&Id::from(id), is_held) {
+                AfterClaim::Next(_) => went_on += 1,
+                AfterClaim::Begins => return (went_on, true),
+                AfterClaim::Done => return (went_on, false),
+            }
+        }
+    }
+
+    #[test]
+    fn requests_that_arrive_together_cause_one_claim() {
+        let (gate, _folder) = gate();
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Claims));
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits));
+        assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims), "another sequence");
+        assert_eq!(claimed(&gate, 7, true), (2, false));
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Open(_)));
+        assert_eq!(gate.claim_failed(&Id::from(8)).len(), 1);
+        assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims), "nothing is left of the claim that failed");
+    }
+
+    #[test]
+    fn a_start_behind_steps_of_an_unknown_id_claims_it_once_more() {
+        let (gate, _folder) = gate();
+        let all = [false, false, true, false].map(|start| enter(&gate, 7, start));
+        assert_eq!(claimed(&gate, 7, false), (2, true));
+        assert_eq!(claimed(&gate, 7, true), (2, false));
+        drop(all);
+    }
+
+    #[test]
+    fn an_id_is_not_given_up_while_a_request_is_on_its_way_to_the_table() {
+        let (gate, _folder) = gate();
+        let (id, first) = (Id::from(7), enter(&gate, 7, true));
+        assert_eq!(gate.close(&id), HandoverGate::Busy, "it is claimed");
+        claimed(&gate, 7, true);
+        let second = enter(&gate, 7, false);
+        assert_eq!((gate.close(&id), gate.try_close(&id)), (HandoverGate::Busy, false));
+        gate.entered(&id);
+        assert_eq!(gate.close(&id), HandoverGate::Closed { asked: false });
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits), "it must not find an empty table");
+        gate.set_asked(&id, true);
+        assert_eq!(gate.close(&id), HandoverGate::Closed { asked: true });
+        drop((first, second));
+    }
+
+    #[test]
+    fn a_request_that_waits_for_a_release_claims_the_sequence_again() {
+        let (gate, _folder) = gate();
+        let (id, first) = (Id::from(7), enter(&gate, 7, true));
+        claimed(&gate, 7, true);
+        assert!(gate.try_close(&id) && gate.release(&id));
+        assert_eq!(gate.close(&id), HandoverGate::Gone);
+        let second = enter(&gate, 7, false);
+        assert!(matches!(second.0, AtGate::Waits));
+        assert_eq!(gate.released(&id, false), Some(false));
+        assert_eq!(claimed(&gate, 7, true), (1, false));
+        assert!(gate.try_close(&id) && gate.release(&id));
+        assert_eq!((gate.released(&id, true), gate.owns(&id)), (None, true), "a release that failed");
+        assert!(gate.try_close(&id) && gate.release(&id));
+        assert_eq!((gate.released(&id, false), gate.owns(&id)), (None, false));
+        drop(first);
+    }
+
+    #[test]
+    fn requests_of_a_lost_sequence_claim_it_again() {
+        let (gate, _folder) = gate();
+        let (id, first) = (Id::from(7), enter(&gate, 7, true));
+        claimed(&gate, 7, true);
+        assert!(gate.try_close(&id));
+        let second = enter(&gate, 7, false);
+        assert_eq!((gate.lose(&id), gate.lose(&id)), (Some(false), None));
+        assert_eq!(claimed(&gate, 7, true), (1, false));
+        assert_eq!((gate.lose(&id), gate.owns(&id)), (None, false));
+        assert!(gate.try_close(&id) == gate.reopen(&id), "nothing is left of it");
+        drop((first, second));
+    }
+}

@@ -1,0 +1,65 @@
+//! The names of everything in Redis. All begin with `sequor:`, so that other programs can use the same database.
+
+use crate::state::tier::record::TierKey;
+
+/// The set of servers that are or were alive.
+pub(super) const RUNS: &str = "sequor:runs";
+/// The last epoch in use.
+pub(super) const EPOCH: &str = "sequor:epoch";
+/// The successions, by model.
+pub(super) const SUCCESSIONS: &str = "sequor:successions";
+/// The heartbeat of a server, followed by its run.
+pub(super) const BEAT: &str = "sequor:run:";
+/// The sequences of a server, followed by its run.
+pub(super) const OWNED: &str = "sequor:owned:";
+/// The record of a sequence, followed by its key.
+pub(super) const RECORD: &str = "sequor:seq:";
+/// How a sequence has ended, followed by its key.
+const END: &str = "sequor:end:";
+/// The channel on which a server hears who wants a sequence, followed by its run.
+const CHANNEL: &str = "sequor:yield:";
+/// A state: the run that wrote it, and a number.
+const BLOB: &str = "sequor:blob:";
+
+fn of_key(kind: &str, key: &TierKey) -> Vec<u8> {
+    let mut name = kind.as_bytes().to_vec();
+    name.extend_from_slice(&key.encode());
+    name
+}
+
+pub(super) fn record(key: &TierKey) -> Vec<u8> {
+    of_key(RECORD, key)
+}
+
+pub(super) fn end(key: &TierKey) -> Vec<u8> {
+    of_key(END, key)
+}
+
+pub(super) fn beat(run: &str) -> String {
+    format!("{BEAT}{run}")
+}
+
+pub(super) fn owned(run: &str) -> String {
+    format!("{OWNED}{run}")
+}
+
+pub(super) fn channel(run: &str) -> String {
+    format!("{CHANNEL}{run}")
+}
+
+pub(super) fn blob(run: &str, number: u64) -> String {
+    format!("{BLOB}{run}:{number}")
+}
+
+/// A pattern for the records of a model. Signs with a meaning in patterns are escaped.
+pub(super) fn records_of(model: &str) -> Vec<u8> {
+    let mut pattern = RECORD.as_bytes().to_vec();
+    for byte in model.bytes() {
+        if matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\' | b'^' | b'-') {
+            pattern.push(b'\\');
+        }
+        pattern.push(byte);
+    }
+    pattern.extend_from_slice(b"\0*");
+    pattern
+}

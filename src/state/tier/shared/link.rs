@@ -1,0 +1,188 @@
+//! A connection to Redis that is made again after a failure. It sends several commands at once and waits for all answers.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use redis::{Client, Connection, ConnectionLike as _, IntoConnectionInfo as _, Pipeline, Value};
+
+use super::scripts::{RecordScript, SCRIPTS};
+use crate::state::tier::error::TierError;
+
+/// Maximum time for a connection, and for the answers to one bundle of commands.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two attempts to connect.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Where Redis is, without a secret in any text.
+#[derive(Clone)]
+pub(super) struct RedisAddress {
+    client: Client,
+    pub(super) shown: String,
+}
+
+impl fmt::Debug for RedisAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RedisAddress").field(&self.shown).finish()
+    }
+}
+
+impl RedisAddress {
+    /// `shown` is the URL without its password.
+    pub(super) fn new(url: &str, shown: &str) -> Result<RedisAddress, TierError> {
+        let wrong = |e: redis::RedisError| TierError::Refused {
+            address: shown.to_owned(),
+            what: format!("it is no URL of a Redis: {}", e.category()),
+        };
+        let info = url.into_connection_info().map_err(wrong)?;
+        let client = Client::open(info).map_err(wrong)?;
+        Ok(RedisAddress { client, shown: shown.to_owned() })
+    }
+
+    fn failed(&self, error: &redis::RedisError) -> TierError {
+        let (address, what) = (self.shown.clone(), error.to_string());
+        if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() {
+            TierError::Unreachable { address, what }
+        } else {
+            TierError::Refused { address, what }
+        }
+    }
+
+    /// A new connection, whose answers may take this long.
+    pub(super) fn connect(&self, patience: Duration) -> Result<Connection, TierError> {
+        let connection =
+            self.client.get_connection_with_timeout(patience.min(PATIENCE)).map_err(|e| self.failed(&e))?;
+        let timeouts =
+            connection.set_read_timeout(Some(patience)).and_then(|()| connection.set_write_timeout(Some(patience)));
+        timeouts.map_err(|e| self.failed(&e))?;
+        Ok(connection)
+    }
+}
+
+/// Commands that are sent together. Each has one answer.
+#[derive(Default)]
+pub(super) struct Bundle(Pipeline);
+
+impl Bundle {
+    pub(super) fn new() -> Bundle {
+        Bundle(Pipeline::new())
+    }
+
+    pub(super) fn command(&mut self, name: &str, arguments: &[&[u8]]) -> &mut Bundle {
+        self.0.cmd(name);
+        for argument in arguments {
+            self.0.arg(*argument);
+        }
+        self
+    }
+
+    pub(super) fn script(&mut self, script: RecordScript, keys: &[&[u8]], arguments: &[&[u8]]) -> &mut Bundle {
+        self.0.cmd("EVALSHA").arg(script.digest()).arg(keys.len());
+        for argument in keys.iter().chain(arguments) {
+            self.0.arg(*argument);
+        }
+        self
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A connection, if there is one.
+pub(super) struct RedisLink {
+    address: RedisAddress,
+    connection: Option<Connection>,
+    /// Since when Redis cannot be reached.
+    away: Option<Instant>,
+    /// For how long commands are tried again.
+    retry: Duration,
+}
+
+impl fmt::Debug for RedisLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisLink").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl RedisLink {
+    /// Commands that get no answer are sent again on a new connection, for this long after Redis went away. So all of them must have the same
+    /// effect if they are sent twice.
+    pub(super) fn new(address: RedisAddress, retry: Duration) -> RedisLink {
+        RedisLink { address, connection: None, away: None, retry }
+    }
+
+    pub(super) fn address(&self) -> &RedisAddress {
+        &self.address
+    }
+
+    /// Sends these commands and returns their answers. An answer may be an error of Redis.
+    pub(super) fn send(&mut self, bundle: &Bundle) -> Result<Vec<Value>, TierError> {
+        if bundle.is_empty() {
+            return Ok(Vec::new());
+        }
+        loop {
+            match self.try_send(bundle) {
+                Ok(answers) => {
+                    self.away = None;
+                    return Ok(answers);
+                }
+                Err(error) => {
+                    self.connection = None;
+                    let away = *self.away.get_or_insert_with(Instant::now);
+                    if away.elapsed() >= self.retry {
+                        return Err(error);
+                    }
+                    std::thread::sleep(AGAIN);
+                }
+            }
+        }
+    }
+
+    fn try_send(&mut self, bundle: &Bundle) -> Result<Vec<Value>, TierError> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => none.insert(prepared(&self.address)?),
+        };
+        let (packed, count) = (bundle.0.get_packed_pipeline(), bundle.0.len());
+        let answers = connection.req_packed_commands(&packed, 0, count).map_err(|e| self.address.failed(&e))?;
+        // Redis was started anew or its scripts were dropped, or it is still reading its file: the next connection finds it ready.
+        let is_not_ready = |answer: &Value| {
+            let Value::ServerError(error) = answer else { return false };
+            matches!(error.code(), "NOSCRIPT" | "LOADING" | "MASTERDOWN")
+        };
+        match answers.iter().find(|answer| is_not_ready(answer)) {
+            Some(Value::ServerError(error)) => {
+                Err(TierError::Unreachable { address: self.address.shown.clone(), what: error.to_string() })
+            }
+            _ => Ok(answers),
+        }
+    }
+
+    /// What Redis said, as an error.
+    pub(super) fn unexpected(&self, answer: &Value) -> TierError {
+        let what = match answer {
+            Value::ServerError(error) => error.to_string(),
+            other => format!("unexpected answer {other:?}"),
+        };
+        TierError::Refused { address: self.address.shown.clone(), what }
+    }
+}
+
+/// A connection that knows the scripts.
+fn prepared(address: &RedisAddress) -> Result<Connection, TierError> {
+    let mut connection = address.connect(PATIENCE)?;
+    let mut load = Pipeline::new();
+    for (script, text) in SCRIPTS {
+        load.cmd("SCRIPT").arg("LOAD").arg(text);
+        let _ = script;
+    }
+    let digests: Vec<String> = load.query(&mut connection).map_err(|e| address.failed(&e))?;
+    for ((script, _), digest) in SCRIPTS.iter().zip(digests) {
+        script.set_digest(digest);
+    }
+    Ok(connection)
+}

@@ -1,0 +1,39 @@
+//! A store that several servers share: one Redis (or Valkey) keeps the states of sequences, and which server each of them belongs to.
+//!
+//! - A sequence has a record: its owner, an epoch that grows with each change of the owner, and a pointer to its last state. Every change of a
+//!   record is one script, so no other server sees half of it.
+//! - A server is alive as long as its heartbeat is in Redis (`state.lease`). The record of a server without a heartbeat is free.
+//! - A write names the server and the epoch. If the record has another owner by then, nothing changes: the write is *fenced*.
+//!
+//! # Layout
+//!
+//! - `keys`: the names of the records. `scripts`: the changes of a record, and what Redis answers.
+//! - `link`: a connection that is made again after a failure.
+//! - `lease`: until when this server may answer for its sequences, by its own clock.
+//! - `shared_tier`: the store as a [`super::contract::Tier`]. It writes only sequences that this server owns.
+//! - `shared_store`: all of it, as the server uses it. `host`: the models, as the threads here use them.
+//! - `claims`: takes sequences over, on a thread of its own. `heartbeat`: keeps the lease. `yields`: listens for servers that want a sequence.
+//! - `listing`: the sequences that belong to no server.
+//!
+//! No code here knows a model or a request: [`SharedHost`] does.
+
+mod claims;
+mod heartbeat;
+mod host;
+mod keys;
+mod lease;
+mod link;
+mod listing;
+mod scripts;
+mod shared_store;
+mod shared_tier;
+#[cfg(test)]
+mod tests;
+mod yields;
+
+pub use claims::{ClaimFailure, ClaimOutcome, ClaimTask};
+pub use host::{HandoverState, SharedHost, SharedUsage};
+pub use lease::LeaseClock;
+pub use listing::UnownedSequence;
+pub use shared_store::{SharedOptions, SharedStore};
+pub use shared_tier::SharedTier;

@@ -1,0 +1,149 @@
+//! The shared store as the server uses it: its tier, the claims, and the threads that keep the lease and hear other servers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::claims::{ClaimTask, Claims, NextIncarnation};
+use super::heartbeat::Heartbeat;
+use super::host::{SharedHost, SharedUsage, StopSign};
+use super::lease::LeaseClock;
+use super::link::{RedisAddress, RedisLink};
+use super::listing::{self, UnownedSequence};
+use super::shared_tier::SharedTier;
+use super::yields::{self, HeardKeys};
+use crate::state::tier::error::TierError;
+use crate::state::tier::record::TierKey;
+
+/// How a server reaches the shared store.
+#[derive(Clone)]
+pub struct SharedOptions {
+    pub url: String,
+    /// The URL without its password.
+    pub shown: String,
+    /// The name of this server, for others.
+    pub node: String,
+    pub lease: Duration,
+}
+
+impl fmt::Debug for SharedOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedOptions").field("url", &self.shown).field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+/// One Redis, as one server uses it.
+#[derive(Debug)]
+pub struct SharedStore {
+    tier: Arc<SharedTier>,
+    lease: Arc<LeaseClock>,
+    claims: Claims,
+    address: RedisAddress,
+    node: String,
+    stop: Arc<StopSign>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl SharedStore {
+    /// Connects and sends the first heartbeat. The threads start with [`Self::start`].
+    pub fn open(options: SharedOptions) -> Result<SharedStore, TierError> {
+        let SharedOptions { url, shown, node, lease } = options;
+        let address = RedisAddress::new(&url, &shown)?;
+        let run = new_run();
+        let tier = Arc::new(SharedTier::new(run, RedisLink::new(address.clone(), lease)));
+        let lease = Arc::new(LeaseClock::new(lease));
+        // The first connection also gets the digests of the scripts.
+        let mut link = RedisLink::new(address.clone(), Duration::ZERO);
+        Heartbeat::beat(&mut link, &tier.run, &node, &lease, Instant::now())?;
+        listing::check_policy(&mut link);
+        let (claims, stop) = (Claims::default(), Arc::default());
+        Ok(SharedStore { tier, lease, claims, address, node, stop, threads: Mutex::default() })
+    }
+
+    pub fn tier(&self) -> &Arc<SharedTier> {
+        &self.tier
+    }
+
+    /// Where Redis is, without a secret.
+    pub fn address(&self) -> &str {
+        &self.address.shown
+    }
+
+    pub fn lease(&self) -> &Arc<LeaseClock> {
+        &self.lease
+    }
+
+    /// Starts the threads. `next` gives an incarnation that is larger than this one, for a sequence that is taken over.
+    pub fn start(&self, host: Arc<dyn SharedHost>, next: Box<NextIncarnation>) -> std::io::Result<()> {
+        self.tier.set_host(host);
+        let mut threads = self.threads.lock();
+        let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| -> std::io::Result<()> {
+            threads.push(std::thread::Builder::new().name(name.to_owned()).spawn(run)?);
+            Ok(())
+        };
+        let lease = self.lease.lease();
+        let beats = RedisLink::new(self.address.clone(), Duration::ZERO);
+        let heartbeat = Heartbeat::new(
+            Arc::clone(&self.tier),
+            Arc::clone(&self.lease),
+            beats,
+            self.node.clone(),
+            Arc::clone(&self.stop),
+        );
+        spawn("sequor-lease", Box::new(move || heartbeat.run()))?;
+        let link = RedisLink::new(self.address.clone(), lease / 4);
+        let claims = self.claims.thread(Arc::clone(&self.tier), Arc::clone(&self.lease), link, next);
+        spawn("sequor-claims", claims)?;
+        let heard = Arc::<HeardKeys>::default();
+        let (tier, address, stop) = (Arc::clone(&self.tier), self.address.clone(), Arc::clone(&self.stop));
+        let hears = Arc::clone(&heard);
+        spawn("sequor-hears", Box::new(move || yields::hear(&tier, &address, &hears, &stop)))?;
+        let (tier, stop) = (Arc::clone(&self.tier), Arc::clone(&self.stop));
+        spawn("sequor-yields", Box::new(move || yields::give_up(&tier, lease, &heard, &stop)))
+    }
+
+    /// Takes a sequence over. The task's callback runs on the thread of the claims, or on this one if the store is closed.
+    pub fn claim(&self, task: ClaimTask) {
+        self.claims.push(task);
+    }
+
+    /// Whether this server owns a sequence, as far as it knows.
+    pub fn holds(&self, key: &TierKey) -> bool {
+        self.tier.holds(key)
+    }
+
+    /// Stored sequences of a model that belong to no server, at most so many, with the idle time that each has left. Reads no state.
+    pub fn unowned(&self, model: &str, most: usize) -> Result<Vec<UnownedSequence>, TierError> {
+        let mut link = RedisLink::new(self.address.clone(), Duration::ZERO);
+        listing::unowned(&mut link, model, most)
+    }
+
+    pub fn usage(&self) -> SharedUsage {
+        SharedUsage { lapsed: self.lease.lost(), has_lease: self.lease.holds(), ..self.tier.usage_of_servers() }
+    }
+
+    /// Ends the threads. The tier stays open.
+    pub fn stop(&self) {
+        self.claims.close();
+        self.stop.set();
+        for thread in self.threads.lock().drain(..) {
+            // It ended early only if a callback panicked, which the panic's own message reports.
+            let _ = thread.join();
+        }
+        if let Err(error) = self.tier.retire() {
+            tracing::debug!(%error, "the heartbeat of this server stays until the end of its lease");
+        }
+    }
+}
+
+/// A name for this process that no other one has had.
+fn new_run() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let mut hasher = std::hash::DefaultHasher::new();
+    let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), since);
+    std::hash::Hash::hash(&(random, std::process::id(), since), &mut hasher);
+    format!("{:x}-{random:016x}{:016x}", since.as_millis(), std::hash::Hasher::finish(&hasher))
+}
