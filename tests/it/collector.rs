@@ -41,7 +41,8 @@ pub(crate) struct TestCollector {
     pub(crate) url: String,
     pub(crate) exports: Receiver<(HeaderMap, ExportTraceServiceRequest)>,
     answers: Answers,
-    _runtime: tokio::runtime::Runtime,
+    /// `None` only while it is dropped.
+    runtime: Option<tokio::runtime::Runtime>,
 }
 
 /// How it answers.
@@ -130,7 +131,8 @@ impl TestCollector {
 
     fn started(tls: Option<TlsAcceptor>) -> TestCollector {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
         let at: SocketAddr = listener.local_addr().unwrap();
         let url = format!("{}://localhost:{}", if tls.is_some() { "https" } else { "http" }, at.port());
         let (to, exports) = channel();
@@ -138,6 +140,7 @@ impl TestCollector {
         let grpc = tonic::service::Routes::new(TraceServiceServer::new(answers.clone())).into_axum_router();
         let router = Router::new().route("/v1/traces", post(take)).with_state(answers.clone()).merge(grpc);
         runtime.spawn(async move {
+            let listener = TcpListener::from_std(listener).unwrap();
             while let Ok((stream, _)) = listener.accept().await {
                 let (router, tls) = (router.clone(), tls.clone());
                 tokio::spawn(async move {
@@ -153,7 +156,7 @@ impl TestCollector {
                 });
             }
         });
-        TestCollector { url, exports, answers, _runtime: runtime }
+        TestCollector { url, exports, answers, runtime: Some(runtime) }
     }
 
     /// Sets the status of its next answers.
@@ -175,6 +178,13 @@ impl TestCollector {
     pub(crate) fn after(&self, server: Server) -> (Ended, Vec<Traced>) {
         let ended = server.stop();
         (ended, self.spans())
+    }
+}
+
+impl Drop for TestCollector {
+    fn drop(&mut self) {
+        // A test may be a task, where a runtime may not wait for its threads.
+        self.runtime.take().map(tokio::runtime::Runtime::shutdown_background);
     }
 }
 

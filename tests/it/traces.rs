@@ -10,6 +10,7 @@ use sequor_proto::{ModelInferRequest, ModelStreamInferResponse};
 use tonic::Request;
 
 use crate::collector::{HANGS, PARTIAL, TestCollector, Traced, below, hex, roots, text, traced};
+use crate::operator::ask;
 use crate::papers::Papers;
 use crate::server::{Call, Server, models, until};
 use crate::steps::{metric, parameter, step};
@@ -125,7 +126,7 @@ async fn a_refused_request_has_a_span_with_its_reason() {
         [span.0.name.clone(), span.of("sequor.api"), span.of("error.type"), codes]
     };
     let expected = [
-        ["infer accumulator_int32", "kserve_grpc", "no_start", "3"],
+        ["infer accumulator_int32", "kserve_grpc", "never_started", "3"],
         ["infer", "kserve_grpc", "not_served", "5"],
         ["infer", "tfs_http", "not_served", "404"],
     ];
@@ -163,7 +164,8 @@ async fn each_message_of_a_stream_continues_the_streams_trace() {
     let server = exporting(&collector.url, "0").environment("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc").start();
     let mut client = server.client().await;
     let named = |start, end| {
-        let mut message = chunk(0, start, end);
+        let mut message = step("accumulator_fp32", 0, String::new(), 0, start, end);
+        "FP32".clone_into(&mut message.inputs[0].datatype);
         let id = ParameterChoice::StringParam("call-with-anna".to_owned());
         message.parameters.insert("sequence_id".to_owned(), parameter(id));
         message
@@ -218,7 +220,7 @@ fn headers_reach_the_collector_and_nothing_else() {
         assert_eq!(infer(server.http, 2, &[]), 200);
         until("an export is refused", || dropped(&server, "collector") > 0);
         collector.answer(200);
-        let config = crate::server::get(server.admin.unwrap(), "/admin/config").1;
+        let config = ask(server.admin.unwrap(), "GET", "/admin/config", "", b"").1;
         assert!(config.contains("otlp.endpoint") && !config.contains(SECRET), "{config}");
         let ended = server.stop();
         assert!(ended.stderr.contains("spans cannot be exported"), "{}", ended.stderr);
