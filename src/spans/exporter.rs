@@ -12,9 +12,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::collector::{self, CollectorError};
-use super::request_span::FinishedSpan;
+use super::finished_span::FinishedSpan;
 use super::span_data;
-use super::tracer::{Tracer, WAITING};
+use super::span_queue::{SpanQueue, WAITING};
+use super::tracer::Tracer;
 use crate::config::server::OtlpSettings;
 use crate::telemetry::{SpanCounters, SpanLoss};
 
@@ -34,7 +35,8 @@ impl Exporter {
     /// Starts the task. Call it in a runtime.
     pub fn start(settings: &OtlpSettings, counters: SpanCounters) -> Result<(Tracer, Exporter), CollectorError> {
         let exporter = collector::exporter(settings)?;
-        let (tracer, queue, fills) = Tracer::new(settings.sample, WAITING, counters.clone());
+        let (waiting, (queue, fills)) = SpanQueue::new(WAITING, counters.clone());
+        let tracer = Tracer::new(settings.sample, waiting);
         let stop = CancellationToken::new();
         let scope = InstrumentationScope::builder("sequor").with_version(env!("CARGO_PKG_VERSION")).build();
         let task = ExportTask { exporter, queue, fills, stop: stop.clone(), scope, counters, is_away: false };

@@ -7,8 +7,8 @@ use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, Tr
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
+use super::finished_span::{FinishedSpan, SpanEnd, TracedCall};
 use super::model_span::ModelTimes;
-use super::request_span::{FinishedSpan, SpanEnd, TracedCall};
 use crate::telemetry::Surface;
 
 pub(super) fn spans(of: &FinishedSpan, scope: &InstrumentationScope) -> Vec<SpanData> {

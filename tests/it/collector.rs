@@ -2,9 +2,9 @@
 //! port, with or without TLS.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -48,7 +48,7 @@ pub(crate) struct TestCollector {
 /// How it answers.
 #[derive(Clone)]
 struct Answers {
-    to: Arc<Mutex<Sender<(HeaderMap, ExportTraceServiceRequest)>>>,
+    to: SyncSender<(HeaderMap, ExportTraceServiceRequest)>,
     status: Arc<AtomicU16>,
     /// Exports that were not taken.
     failed: Arc<AtomicU64>,
@@ -58,7 +58,7 @@ impl Answers {
     /// Takes an export, or fails with this status.
     async fn take(&self, headers: HeaderMap, export: ExportTraceServiceRequest) -> Result<bool, StatusCode> {
         match self.status.load(Relaxed) {
-            200 => self.to.lock().unwrap().send((headers, export)).unwrap(),
+            200 => self.to.send((headers, export)).unwrap(),
             PARTIAL => return Ok(true),
             status => {
                 self.failed.fetch_add(1, Relaxed);
@@ -135,8 +135,8 @@ impl TestCollector {
         listener.set_nonblocking(true).unwrap();
         let at: SocketAddr = listener.local_addr().unwrap();
         let url = format!("{}://localhost:{}", if tls.is_some() { "https" } else { "http" }, at.port());
-        let (to, exports) = channel();
-        let answers = Answers { to: Arc::new(Mutex::new(to)), status: Arc::new(200.into()), failed: Arc::default() };
+        let (to, exports) = sync_channel(1024);
+        let answers = Answers { to, status: Arc::new(200.into()), failed: Arc::default() };
         let grpc = tonic::service::Routes::new(TraceServiceServer::new(answers.clone())).into_axum_router();
         let router = Router::new().route("/v1/traces", post(take)).with_state(answers.clone()).merge(grpc);
         runtime.spawn(async move {
@@ -184,7 +184,9 @@ impl TestCollector {
 impl Drop for TestCollector {
     fn drop(&mut self) {
         // A test may be a task, where a runtime may not wait for its threads.
-        self.runtime.take().map(tokio::runtime::Runtime::shutdown_background);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

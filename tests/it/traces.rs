@@ -331,7 +331,7 @@ async fn a_server_without_its_collector_serves_and_stops() {
     }
 }
 
-/// Without an endpoint, nothing is traced, whatever clients and the sample say.
+/// Neither a client nor the sample traces requests without an endpoint.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn without_a_collector_nothing_is_traced() {
     let server = Call::serve(models()).arguments(["--otlp-sample", "1"]).start();

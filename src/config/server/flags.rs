@@ -243,7 +243,7 @@ mod tests {
             given.notices,
             [
                 "--backend-config tensorflow,version=2 has no effect",
-                "--trace-count has no effect: requests are recorded with --record FILE",
+                "--trace-count has no effect: spans go to an OpenTelemetry collector (--otlp-endpoint URL), and requests are recorded with --record FILE",
                 "--cuda-memory-pool-byte-size has no effect: instances take GPU memory as they need it; a model's instance_group names its \
                  GPUs",
             ]

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::file::{ServerFile, keys};
 use super::flags::GivenFlags;
 use super::key::Key;
-use super::otlp;
+use super::otlp_variables::VARIABLES;
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
 use crate::config::toml_file;
@@ -76,7 +76,7 @@ impl Layers {
 
     pub(super) fn environment(&mut self, variable: &dyn Fn(&str) -> Option<String>) {
         for key in keys() {
-            for name in otlp::VARIABLES.iter().filter(|(path, _)| *path == key.path).flat_map(|(_, names)| names) {
+            for name in VARIABLES.iter().filter(|(path, _)| *path == key.path).flat_map(|(_, names)| names) {
                 // OpenTelemetry defines an empty variable as one that is not set.
                 if let Some(text) = variable(name).filter(|text| !text.is_empty()) {
                     self.set(key, Origin::Environment((*name).to_owned()), key.kind.read(&text));

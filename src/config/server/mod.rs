@@ -11,7 +11,7 @@
 //! - [`access`]: groups of endpoints, and the headers that give access to them.
 //! - [`rates`]: the capacities of the resources that runs need.
 //! - [`store_url`]: the URL of a store that several servers share.
-//! - [`otlp`]: the export of traces, also as OpenTelemetry's own variables set it · `triton_trace`: Triton's flag for it.
+//! - [`otlp`]: the export of traces, also as OpenTelemetry's own variables set it (`otlp_variables`: those for our keys) · `triton_trace`: Triton's flag for it.
 //! - `by_memory`: limits that follow from the memory of this process.
 //! - [`settings`]: the checked result · [`shown`]: the same for operators to read.
 
@@ -22,6 +22,7 @@ pub mod flags;
 pub mod key;
 pub mod layers;
 pub mod otlp;
+mod otlp_variables;
 pub mod rates;
 pub mod settings;
 pub mod shown;

@@ -9,20 +9,13 @@ use percent_encoding::percent_decode_str;
 
 use super::file::{Otlp, OtlpProtocol};
 use super::layers::Origin;
+use super::otlp_variables::TRACES_ENDPOINT;
 use crate::config::fault::{Fault, code};
 
 /// The path of a collector's traces over HTTP.
 const TRACES: &str = "/v1/traces";
-/// The variable whose URL already names the traces.
-const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 /// Maximum time of one export, unless `OTEL_EXPORTER_OTLP_TIMEOUT` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// OpenTelemetry's variables for our keys. A later one wins over an earlier one, and our own variable over both.
-pub(super) const VARIABLES: [(&str, [&str; 2]); 2] = [
-    ("otlp.endpoint", ["OTEL_EXPORTER_OTLP_ENDPOINT", TRACES_ENDPOINT]),
-    ("otlp.protocol", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"]),
-];
 
 /// Where and how traces are exported. The headers of exports may be secrets: only the exporter's library reads them, from the environment.
 #[derive(Debug, Clone, PartialEq)]
