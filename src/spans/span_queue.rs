@@ -17,10 +17,10 @@ pub(super) type QueueEnd = (mpsc::Receiver<FinishedSpan>, Arc<Notify>);
 
 /// A bounded queue. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct SpanQueue(Arc<QueueState>);
+pub(super) struct SpanQueue(Arc<SpanQueueState>);
 
 #[derive(Debug)]
-struct QueueState {
+struct SpanQueueState {
     ids: IdSource,
     sender: mpsc::Sender<FinishedSpan>,
     fills: Arc<Notify>,
@@ -32,7 +32,7 @@ impl SpanQueue {
     pub(super) fn new(waiting: usize, counters: SpanCounters) -> (SpanQueue, QueueEnd) {
         let (sender, receiver) = mpsc::channel(waiting);
         let fills = Arc::new(Notify::new());
-        let state = QueueState { ids: IdSource::default(), sender, fills: Arc::clone(&fills), counters };
+        let state = SpanQueueState { ids: IdSource::default(), sender, fills: Arc::clone(&fills), counters };
         (SpanQueue(Arc::new(state)), (receiver, fills))
     }
 

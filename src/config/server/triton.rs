@@ -295,7 +295,7 @@ mod tests {
                 Own => assert!(ours.contains(flag.name), "--{} is no flag of ours", flag.name),
                 Sets { key, .. } => assert!(keys().any(|k| k.path == key && k.is_served()), "no key {key}"),
                 Nothing(text) | Refused { instead: text, .. } | Traces { instead: text } => {
-                    assert!(!text.is_empty() && !text.ends_with('.'))
+                    assert!(!text.is_empty() && !text.ends_with('.'));
                 }
             }
             assert!(matches!(flag.support, Own) || !ours.contains(flag.name), "--{} is ours", flag.name);
