@@ -137,7 +137,11 @@ const ROWS: [RemedyRow; 32] = [
         &[model("[[plugins.processor]] on_failure")],
     ),
     RemedyRow("run_failed", "the message is ONNX Runtime's; the state is as it was before", &[]),
-    RemedyRow("store_failed", "send the step again; the message is the disk's", &[server("state.dir")]),
+    RemedyRow(
+        "store_failed",
+        "send the step again; the message says what the disk or Redis did",
+        &[server("state.dir"), server("state.url")],
+    ),
     RemedyRow("bad_input", "correct the request: its client got a message that names the input", &[]),
     RemedyRow("already_live", "END the sequence first, or take another id", &[]),
     RemedyRow("step_gap", "send again from the step that the message names", &[]),

@@ -21,12 +21,15 @@ pub(crate) struct RequestCount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SentAnswer {
     Outputs,
-    Refusal { code: Code, reason: &'static str },
+    Refusal {
+        code: Code,
+        reason: &'static str,
+    },
+    /// None: the client has gone.
+    Nothing,
 }
 
 impl SentAnswer {
-    const GONE: SentAnswer = SentAnswer::Refusal { code: Code::Cancelled, reason: "cancelled" };
-
     pub(crate) fn of<T>(answer: &Result<T, Status>) -> SentAnswer {
         match answer {
             Ok(_) => SentAnswer::Outputs,
@@ -37,7 +40,7 @@ impl SentAnswer {
 
 impl RequestCount {
     pub(super) fn new(counters: RequestCounters, surface: Surface, span: Option<Box<RequestSpan>>) -> RequestCount {
-        RequestCount { counters, surface, outcome: SentAnswer::GONE, span }
+        RequestCount { counters, surface, outcome: SentAnswer::Nothing, span }
     }
 
     /// The span of the request, if it is traced.
@@ -47,10 +50,14 @@ impl RequestCount {
 
     /// The outcome for the span.
     fn end(&self) -> SpanEnd {
-        let SentAnswer::Refusal { code, reason } = self.outcome else { return SpanEnd::Answered };
-        let status = if self.surface == Surface::TfsHttp { code.tfs_http() } else { code.http() };
-        // No response is sent to a client that has gone.
-        let http = (self.outcome != SentAnswer::GONE).then_some(status);
+        let (code, reason, http) = match self.outcome {
+            SentAnswer::Outputs => return SpanEnd::Answered,
+            SentAnswer::Nothing => (Code::Cancelled, "cancelled", None),
+            SentAnswer::Refusal { code, reason } if self.surface == Surface::TfsHttp => {
+                (code, reason, Some(code.tfs_http()))
+            }
+            SentAnswer::Refusal { code, reason } => (code, reason, Some(code.http())),
+        };
         SpanEnd::Refused { code: code.name(), reason, grpc: code.grpc() as i32, http }
     }
 
@@ -74,6 +81,7 @@ impl Drop for RequestCount {
         match self.outcome {
             SentAnswer::Outputs => self.counters.succeeded(self.surface),
             SentAnswer::Refusal { code, reason } => self.counters.failed(self.surface, code.name(), reason),
+            SentAnswer::Nothing => self.counters.gone(self.surface, Code::Cancelled.name()),
         }
     }
 }
@@ -93,5 +101,24 @@ impl Receipt {
     /// Counts the request: the connection has taken its answer.
     pub(crate) fn taken(self) {
         self.count.sent(self.outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::Metrics;
+
+    #[test]
+    fn a_client_that_has_gone_is_counted_and_was_not_refused() {
+        let metrics = Metrics::new(true);
+        let count = || RequestCount::new(metrics.unserved().clone(), Surface::KserveGrpc, None);
+        drop(count());
+        assert!(metrics.refused().is_empty());
+        let counted = "sequor_requests_total{model=\"\",api=\"kserve_grpc\",code=\"CANCELLED\",reason=\"cancelled\"} 1";
+        assert!(metrics.encode().contains(counted), "{}", metrics.encode());
+        count().sent(SentAnswer::Refusal { code: Code::InvalidArgument, reason: "cancelled" });
+        let refused: Vec<_> = metrics.refused().into_values().flatten().collect();
+        assert_eq!(refused, [("cancelled", 1)], "the next step of a sequence that its cancelled request ended");
     }
 }

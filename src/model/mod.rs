@@ -42,8 +42,8 @@ pub use repository::{Repository, RepositoryControl, RepositoryOptions, Repositor
 pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{
-    CaptureLimits, ChosenBy, EndedSequence, LiveSequence, PastRefusal, PastStep, Pending, RequestOrigin, ResumableFrom,
-    ResumableSequence, SequenceHistory, SequenceOwner, TransferError, VersionStatistics,
+    AbsentSequence, CaptureLimits, ChosenBy, EndedSequence, LiveSequence, PastRefusal, PastStep, Pending,
+    RequestOrigin, ResumableFrom, ResumableSequence, SequenceHistory, SequenceOwner, TransferError, VersionStatistics,
 };
 
 pub use crate::tensor::rows::BytesElements;

@@ -2,50 +2,42 @@
 //!
 //! The work is a step of a load or a call of its plug-in. Two conditions must hold:
 //! - its recent mean duration is at most [`SHORT`];
-//! - it did not exceed [`SLOW`] recently. One slow run closes the gate for [`FIRST_BAN`]. Each slow run after the gate has opened again
-//!   doubles that time, up to [`LONGEST_BAN`]. After [`LONGEST_BAN`] without a slow run, the next one closes it for [`FIRST_BAN`] again.
+//! - it did not exceed [`SLOW`] recently. A slow run closes the gate for [`PAUSE`] times its duration, so that slow runs take at most a
+//!   thousandth of a connection thread's time. A thread that is interrupted once, on a busy machine, loses little.
 //!
 //! The caller passes the time, so that tests need no real clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use sequor_core::Time;
 
 /// Maximum mean duration.
 const SHORT: Duration = Duration::from_micros(100);
 /// Maximum duration of one run.
 pub(super) const SLOW: Duration = Duration::from_millis(1);
-/// The time for which the first slow run closes the gate.
-const FIRST_BAN: Duration = Duration::from_secs(10);
-/// The maximum of that time, and the time for which a slow run is remembered.
-const LONGEST_BAN: Duration = Duration::from_mins(10);
+/// How many times its duration a slow run closes the gate.
+const PAUSE: u32 = 1000;
+/// The maximum of that time.
+const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
 /// Open while the work is known to be short. A new gate knows no durations, so it is closed.
 #[derive(Debug, Default)]
 pub struct InlineGate {
     /// Moving mean in nanoseconds; 0 if no duration is known.
     mean: AtomicU64,
-    /// The end of the ban, in nanoseconds.
+    /// The time until which slow runs close it, in nanoseconds.
     opens_at: AtomicU64,
-    ban: Mutex<Ban>,
-}
-
-/// Locked only by slow runs and [`InlineGate::forget`].
-#[derive(Debug, Default)]
-struct Ban {
-    length: Duration,
-    last_slow: Time,
 }
 
 impl InlineGate {
     /// Records the duration of one run.
     pub fn note(&self, took: Duration, now: Time) {
         if took > SLOW {
-            self.ban(now);
+            let pause = took.saturating_mul(PAUSE).min(LONGEST_PAUSE);
+            self.opens_at.fetch_max((now + pause).0, Ordering::Relaxed);
         }
-        // Limited, so that one long run does not outweigh many short ones. The ban handles the long run.
+        // Limited, so that one long run does not outweigh many short ones. The pause handles the long run.
         let took = u64::try_from(took.min(4 * SHORT).as_nanos()).unwrap_or(u64::MAX);
         let was = self.mean.load(Ordering::Relaxed);
         let is = if was == 0 { took } else { was - was / 8 + took / 8 };
@@ -54,8 +46,6 @@ impl InlineGate {
 
     /// Forgets all durations, because other code does the work from now on.
     pub fn forget(&self) {
-        let mut ban = self.ban.lock();
-        *ban = Ban::default();
         self.opens_at.store(0, Ordering::Relaxed);
         self.mean.store(0, Ordering::Relaxed);
     }
@@ -66,23 +56,6 @@ impl InlineGate {
         // Under the interleaving tests, durations are not real.
         cfg!(feature = "shuttle")
             || (mean > 0 && u128::from(mean) <= SHORT.as_nanos() && now.0 >= self.opens_at.load(Ordering::Relaxed))
-    }
-
-    #[cold]
-    fn ban(&self, now: Time) {
-        let mut ban = self.ban.lock();
-        let opens_at = Time(self.opens_at.load(Ordering::Relaxed));
-        let forgotten = ban.length.is_zero() || now - ban.last_slow >= LONGEST_BAN.max(ban.length);
-        ban.length = if forgotten {
-            FIRST_BAN
-        } else if now >= opens_at {
-            (2 * ban.length).min(LONGEST_BAN)
-        } else {
-            // The gate has not opened since the last slow run. The ban restarts with the same length.
-            ban.length
-        };
-        ban.last_slow = now;
-        self.opens_at.store((now + ban.length).0, Ordering::Relaxed);
     }
 }
 
@@ -118,48 +91,29 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_run_closes_the_gate_for_ten_seconds_even_with_a_short_mean() {
-        let gate = open();
-        gate.note(Duration::from_millis(300), at(100));
-        (0..1000).for_each(|_| gate.note(FAST, at(101)));
-        assert!(!gate.is_open(at(100)) && !gate.is_open(at(109)));
-        assert!(gate.is_open(at(110)));
-    }
-
-    #[test]
-    fn the_ban_doubles_while_slow_runs_recur_up_to_ten_minutes() {
-        let gate = open();
-        let mut now = 0;
-        for ban in [10, 20, 40, 80, 160, 320, 600, 600] {
-            gate.note(Duration::from_millis(2), at(now));
-            (0..20).for_each(|_| gate.note(FAST, at(now)));
-            assert!(!gate.is_open(at(now + ban - 1)), "{ban}");
-            assert!(gate.is_open(at(now + ban)), "{ban}");
-            now += if ban < 600 { ban } else { 599 };
+    fn a_slow_run_closes_the_gate_for_a_thousand_times_its_duration_even_with_a_short_mean() {
+        for (took, pause) in [(2, 2), (30, 30), (300, 300), (5000, 600)] {
+            let gate = open();
+            gate.note(Duration::from_millis(took), at(100));
+            (0..1000).for_each(|_| gate.note(FAST, at(101)));
+            assert!(!gate.is_open(at(100)) && !gate.is_open(at(100 + pause - 1)), "{took}");
+            assert!(gate.is_open(at(100 + pause)), "{took}");
         }
     }
 
     #[test]
-    fn a_slow_run_at_a_closed_gate_restarts_the_ban_without_doubling_it() {
+    fn a_slow_run_at_a_closed_gate_can_only_lengthen_the_pause() {
         let gate = open();
-        for now in [0, 3, 9] {
-            gate.note(Duration::from_millis(2), at(now));
-        }
-        (0..20).for_each(|_| gate.note(FAST, at(9)));
-        assert!(!gate.is_open(at(18)));
-        assert!(gate.is_open(at(19)));
-    }
-
-    #[test]
-    fn ten_minutes_without_a_slow_run_reset_the_ban_to_ten_seconds() {
-        let gate = open();
-        for now in [0, 10, 30] {
-            gate.note(Duration::from_millis(2), at(now));
-        }
-        gate.note(Duration::from_millis(2), at(630));
-        (0..20).for_each(|_| gate.note(FAST, at(630)));
-        assert!(!gate.is_open(at(639)));
-        assert!(gate.is_open(at(640)));
+        gate.note(Duration::from_millis(20), at(0));
+        gate.note(Duration::from_millis(2), at(1));
+        (0..20).for_each(|_| gate.note(FAST, at(1)));
+        assert!(!gate.is_open(at(19)));
+        assert!(gate.is_open(at(20)));
+        gate.note(Duration::from_millis(20), at(20));
+        gate.note(Duration::from_millis(20), at(25));
+        (0..20).for_each(|_| gate.note(FAST, at(25)));
+        assert!(!gate.is_open(at(44)));
+        assert!(gate.is_open(at(45)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 
 use super::inline_gate::SLOW;
 
@@ -91,10 +91,11 @@ impl OwnTime {
 impl ThreadUsage {
     fn now(at: Instant) -> Option<ThreadUsage> {
         let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
-        let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+        // The CPU time in `usage` may be as old as the system's last tick: up to 10 ms of work too little now are too much later.
+        let cpu = Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?);
         Some(ThreadUsage {
             at,
-            cpu: Duration::from_micros(u64::try_from(micros).unwrap_or(0)),
+            cpu,
             waits: usage.voluntary_context_switches(),
             preemptions: usage.involuntary_context_switches(),
         })

@@ -9,7 +9,7 @@ use super::kinds::Counter;
 use super::labels::{Family, Labels, label};
 use super::surface::Surface;
 
-/// Numbers of refused requests, by model and reason. The empty name stands for models that are not served.
+/// Numbers of requests that were answered with an error, by model and reason. The empty name stands for models that are not served.
 pub type RefusedByModel = BTreeMap<String, BTreeMap<&'static str, u64>>;
 
 /// The counts of requests to all models. Clones share them.
@@ -60,6 +60,11 @@ impl RequestCounters {
     pub fn failed(&self, surface: Surface, code: &str, reason: &'static str) {
         *self.0.family.refused.lock().entry(self.0.model.clone()).or_default().entry(reason).or_default() += 1;
         self.counter(surface, code, reason).add(1);
+    }
+
+    /// Counts a request whose client has gone before its answer. It was not refused.
+    pub fn gone(&self, surface: Surface, code: &str) {
+        self.counter(surface, code, "cancelled").add(1);
     }
 
     fn counter(&self, surface: Surface, code: &str, reason: &str) -> Counter {

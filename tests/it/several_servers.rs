@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -95,22 +95,31 @@ impl Drop for Redis {
 
 /// A folder with a repository of models with this durability.
 fn repository(when: &str) -> TempDir {
+    configured(64, &format!("[durability]\nwhen = \"{when}\""))
+}
+
+/// A folder with a repository of models with this many slots and these settings.
+fn configured(slots: u32, settings: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    accumulators(folder.path(), 64, 600_000_000);
+    accumulators(folder.path(), slots, 600_000_000);
     for model in STRATEGIES {
         let path = folder.path().join(model).join("sequor.toml");
         let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-        write!(file, "\n[durability]\nwhen = \"{when}\"\n").unwrap();
+        write!(file, "\n{settings}\n").unwrap();
     }
     folder
 }
 
-/// Lets each step of the first model wait for others to batch with.
-fn let_steps_wait(repository: &Path) {
+/// The time for which [`let_steps_wait`] lets steps wait, unless a test needs more.
+const WAIT: Duration = Duration::from_millis(300);
+
+/// Lets each step of the first model wait this long for others to batch with.
+fn let_steps_wait(repository: &Path, wait: Duration) {
     let path = repository.join(STRATEGIES[0]).join("config.pbtxt");
     let config = fs::read_to_string(&path).unwrap();
     let candidates = "max_candidate_sequences: 64";
-    let waits = format!("{candidates}\n    preferred_batch_size: [ 8 ]\n    max_queue_delay_microseconds: 300000");
+    let wait = wait.as_micros();
+    let waits = format!("{candidates}\n    preferred_batch_size: [ 8 ]\n    max_queue_delay_microseconds: {wait}");
     assert!(config.contains(candidates));
     fs::write(&path, config.replace(candidates, &waits)).unwrap();
 }
@@ -203,7 +212,7 @@ async fn a_server_that_was_stopped_past_its_lease_answers_nothing_for_sequences_
         let (folder, redis) = (repository(when), Redis::start());
         let model = STRATEGIES[0];
         // The server is stopped while it has a step.
-        let_steps_wait(folder.path());
+        let_steps_wait(folder.path(), WAIT);
         let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, SHORT));
         let (mut one, mut other) = (first.client().await, second.client().await);
         for number in 1..=2 {
@@ -282,10 +291,57 @@ async fn a_redis_that_comes_back_finds_the_sequences_as_they_were() {
         }
         redis.resume();
         until("the lease is back", || metric(&server, "sequor_shared_lease", &[]) == 1.0);
+        let explained: Value = serde_json::from_str(&told(&server, &["why", model, "7", "--output", "json"])).unwrap();
+        assert_eq!(explained["refused"][0]["reason"], "store_failed", "a refusal at the gate: {explained}");
         assert_eq!(add(&mut client, model, 7, 3, NEXT).await, 5, "{when}");
         assert_eq!(add(&mut client, model, 8, 1, FIRST).await, 1);
         assert!(metric(&server, "sequor_shared_lapsed_total", &[]) >= 1.0);
     }
+}
+
+/// The lease ends while the server has a step, and no other server wants the sequence.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sequence_dropped_without_a_lease_goes_on_from_its_last_stored_step() {
+    let (folder, mut redis) = (configured(64, "[durability]\nwhen = \"every\"\nevery = 1"), Redis::start());
+    let_steps_wait(folder.path(), Duration::from_secs(3));
+    let server = node(folder.path(), &redis, "a", SHORT);
+    let (mut client, model) = (server.client().await, STRATEGIES[0]);
+    let first = numbered(step(model, 7, String::new(), 5, true, false), 1);
+    assert_eq!(sum(&infer(&mut client, first).await.unwrap()), Some(5));
+    until("its state is stored", || redis.count("sequor:blob:*") == 1);
+    let second = numbered(step(model, 7, String::new(), 6, false, false), 2);
+    let late = tokio::spawn({
+        let (mut client, second) = (client.clone(), second.clone());
+        async move { infer(&mut client, second).await }
+    });
+    until("the step waits", || metric(&server, "nv_inference_pending_request_count", &[model]) == 1.0);
+    redis.kill();
+    let refused = late.await.unwrap().unwrap_err();
+    assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "fenced", "{refused:?}");
+    redis.resume();
+    until("the lease is back", || metric(&server, "sequor_shared_lease", &[]) == 1.0);
+    until("the sequence is released", || metric(&server, "sequor_shared_sequences", &[]) == 0.0);
+    assert_eq!(sum(&retried(&mut client, &second).await), Some(11));
+}
+
+/// The store has no state of it while the step waits, and the server may not write it as the sequence of the other server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sequence_whose_first_step_here_is_cancelled_goes_back_to_the_store() {
+    let settings = "[durability]\nwhen = \"drain\"\n[sequence]\non_cancel = \"keep\"";
+    let (folder, redis) = (configured(1, settings), Redis::start());
+    let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
+    let (mut one, mut other, model) = (first.client().await, second.client().await, STRATEGIES[0]);
+    assert_eq!(add(&mut one, model, 7, 3, FIRST).await, 3);
+    assert_eq!(add(&mut other, model, 8, 1, FIRST).await, 1);
+    let waits = tokio::spawn({
+        let mut other = other.clone();
+        async move { infer(&mut other, step(model, 7, String::new(), 1, false, false)).await }
+    });
+    let is_read = || metric(&second, "sequor_shared_taken_over_total", &[]) == 1.0 && redis.count("sequor:blob:*") == 0;
+    until("its state is read", is_read);
+    waits.abort();
+    until("its state is stored again", || redis.count("sequor:blob:*") == 1);
+    assert_eq!(add(&mut one, model, 7, 4, NEXT).await, 7);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -332,6 +388,60 @@ async fn requests_that_arrive_together_on_two_servers_each_get_their_turn() {
     for id in 1..=8 {
         assert_eq!(add(&mut first, model, id, 0, LAST).await, 20, "each step counts once");
     }
+}
+
+/// A proxy before Redis, at the port that it returns. It ends every connection on which a server gives a sequence up. Redis carries out the first
+/// such command.
+fn losing_releases(redis: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, is_first) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(true)));
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, is_first) = (client.unwrap(), Arc::clone(&is_first));
+            let Ok(mut upstream) = TcpStream::connect(("127.0.0.1", redis)) else { return };
+            let (mut answers, mut to_client) = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut answers, &mut to_client);
+                let _ = to_client.shutdown(Shutdown::Both);
+            });
+            std::thread::spawn(move || {
+                let mut buffer = vec![0; 1 << 16];
+                while let Ok(count @ 1..) = client.read(&mut buffer) {
+                    let commands = String::from_utf8_lossy(&buffer[..count]);
+                    let has = |name: &str| commands.contains(name);
+                    let releases = has("sequor:owned:") && has("sequor:end:") && !has("sequor:claims");
+                    if releases {
+                        let _ = client.shutdown(Shutdown::Both);
+                    }
+                    if releases && !is_first.swap(false, Ordering::SeqCst)
+                        || upstream.write_all(&buffer[..count]).is_err()
+                    {
+                        break;
+                    }
+                }
+                let _ = upstream.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_without_an_answer_leaves_the_sequence_to_the_other_server() {
+    let (folder, redis) = (repository("drain"), Redis::start());
+    let url = redis.url().replace(&redis.port.to_string(), &losing_releases(redis.port).to_string());
+    let call = Call::serve(folder.path()).environment("SEQUOR_STATE_URL", url);
+    let one = call.arguments(["--state-lease", SHORT, "--node", "a"]).start();
+    let other = node(folder.path(), &redis, "b", SHORT);
+    let (mut first, mut second) = (one.client().await, other.client().await);
+    let model = STRATEGIES[0];
+    assert_eq!(add(&mut first, model, 7, 1, FIRST).await, 1);
+    let moved = retried(&mut second, &step(model, 7, String::new(), 10, false, false)).await;
+    assert_eq!(sum(&moved), Some(11));
+    // The first server tries for a lease to hear that it has given the sequence up.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let back = retried(&mut first, &step(model, 7, String::new(), 100, false, false)).await;
+    assert_eq!(sum(&back), Some(111), "the step of the other server counts");
 }
 
 /// Sends the numbered steps of sequences of one id, one sequence after the other, to servers in turn, each step again until it is answered, until
@@ -432,7 +542,7 @@ async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
 async fn a_sequence_is_not_released_while_its_end_is_on_the_way() {
     for when in ["step", "drain"] {
         let (folder, redis) = (repository(when), Redis::start());
-        let_steps_wait(folder.path());
+        let_steps_wait(folder.path(), WAIT);
         let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
         let (mut one, mut other) = (first.client().await, second.client().await);
         let model = STRATEGIES[0];
@@ -508,6 +618,34 @@ async fn operators_reach_the_sequences_of_any_server() {
     assert_eq!(ids(), 1, "{}", list());
     let mut other = second.client().await;
     assert_eq!(add(&mut other, model, 9, 3, LAST).await, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_sequence_of_any_server_is_found_without_a_scan() {
+    let (folder, redis) = (repository("drain"), Redis::start());
+    let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, LONG));
+    let (mut one, model) = (first.client().await, STRATEGIES[0]);
+    assert_eq!(add(&mut one, model, 7, 3, FIRST).await, 3);
+    let at = second.admin.unwrap().to_string();
+    let why = |id: &str| {
+        let ended = Call::sequor().arguments(["why", model, id, "--output", "json", "--server", &at]).end();
+        serde_json::from_str::<Value>(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"))
+    };
+    let explained = why("7");
+    assert_eq!(
+        (&explained["place"], &explained["sequence"]["node"]),
+        (&json!("elsewhere"), &json!("a")),
+        "{explained}"
+    );
+    assert!(explained["remedy"].is_null(), "{explained}");
+    assert!(told(&second, &["sequence", "show", model, "7"]).starts_with("7 is on server a"));
+    assert_eq!(why("99")["remedy"]["reason"], "never_started");
+    let ended = first.stop();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let explained = why("7");
+    assert_eq!((&explained["place"], &explained["sequence"]["step"]), (&json!("stored"), &json!(1)), "{explained}");
+    let commands = redis.ask("INFO commandstats").unwrap();
+    assert!(commands.contains("cmdstat_hmget:") && !commands.contains("cmdstat_scan:"), "{commands}");
 }
 
 /// HAProxy with the configuration of the examples, for these servers. Returns it with the port for gRPC.

@@ -27,6 +27,24 @@ pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Makes a cargo command of words such as `["nextest", "run"]`.
+pub(crate) type MakeCargo = fn(&[&str]) -> Command;
+
+pub(crate) fn plain_cargo(words: &[&str]) -> Command {
+    let mut cargo = cargo();
+    cargo.args(words);
+    cargo
+}
+
+/// Here the compiler checks the lints of our crates as well, and a warning is an error. `cargo clippy` would compile everything once more.
+/// What such a command compiles, other such commands find; plain ones compile it again.
+pub(crate) fn linting_cargo(words: &[&str]) -> Command {
+    let mut cargo = plain_cargo(words);
+    // An argument, not a variable: tests start cargo for other workspaces.
+    cargo.args(["--config", "build.rustc-workspace-wrapper=\"clippy-driver\""]).env("CLIPPY_ARGS", "-Dwarnings");
+    cargo
+}
+
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", shown(command)))?;
     if !status.success() {

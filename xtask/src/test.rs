@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::phases::Phases;
+use crate::process::MakeCargo;
 use crate::servers::{HAPROXY, REDIS};
 use crate::tally::{self, TestTally};
 use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds, types};
@@ -61,7 +62,7 @@ pub(crate) fn prepare() -> Result<()> {
     let mut phases = Phases::new();
     let options = TestOptions::default();
     fetch(&options, &mut phases)?;
-    let sequor = build(&mut phases)?;
+    let sequor = build(process::plain_cargo, &["--bins", "--tests"], &mut phases)?;
     build_guests(&sequor, &options, &mut phases)?;
     for (name, value) in environment() {
         println!("export {name}='{}'", value.display());
@@ -78,10 +79,11 @@ fn fetch(options: &TestOptions, phases: &mut Phases) -> Result<bool> {
     browser(options, phases)
 }
 
-/// Builds the server and installs its runtime. Returns the path of the server.
-fn build(phases: &mut Phases) -> Result<PathBuf> {
-    // Built together with the tests. Alone, its dependencies would get other features and compile twice.
-    phases.need("build", || quiet(process::cargo().args(["build", "--locked", "--workspace", "--bins", "--tests"])))?;
+/// Builds the server with all tests, and installs its runtime. Returns the path of the server.
+///
+/// Built alone, the server's dependencies would get other features and compile twice.
+fn build(cargo: MakeCargo, targets: &[&str], phases: &mut Phases) -> Result<PathBuf> {
+    phases.need("build", || quiet(cargo(&["build"]).args(["--locked", "--workspace"]).args(targets)))?;
     let sequor = process::built("debug", "sequor")?;
     phases.need("runtime", || runtime::ensure(&sequor))?;
     Ok(sequor)
@@ -96,27 +98,14 @@ fn build_guests(sequor: &Path, options: &TestOptions, phases: &mut Phases) -> Re
     Ok(())
 }
 
-fn lint(options: &TestOptions, phases: &mut Phases) {
-    phases.check("format", || {
-        quiet(process::cargo().args(["fmt", "--all", "--check"]))?;
-        quiet(guests::cargo("fmt").args(["--all", "--check"]))
-    });
-    phases.check("lints", || {
-        quiet(process::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
-    });
-    if options.rustdoc {
-        phases.check("rustdoc", || {
-            let mut doc = process::cargo();
-            quiet(doc.args(["doc", "--workspace", "--lib", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-Dwarnings"))
-        });
-    }
-}
-
 fn run(options: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Result<()> {
     let mut fetched = Ok(false);
+    let mut built = Err(anyhow!("nothing is built"));
     phases.side_by_side(
         |phases| {
-            lint(options, phases);
+            format_and_pages(options, phases);
+            // All targets: benchmarks and examples are there for the lints.
+            built = build(process::linting_cargo, &["--all-targets"], phases);
             Ok(())
         },
         |phases| {
@@ -127,8 +116,7 @@ fn run(options: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Res
             }
         },
     )?;
-    let has_browser = fetched?;
-    let sequor = build(phases)?;
+    let (has_browser, sequor) = (fetched?, built?);
     let mut beside = TestTally::default();
     let built = phases.side_by_side(
         |phases| build_guests(&sequor, options, phases),
@@ -146,12 +134,26 @@ fn run(options: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Res
         phases.check("types", types::check);
     }
     phases.check("doc tests", || {
-        tally::run(with_environment(process::cargo().args(["test", "--workspace", "--locked", "--doc"])), tally)
+        let mut tests = process::linting_cargo(&["test"]);
+        tally::run(with_environment(tests.args(["--workspace", "--locked", "--doc"])), tally)
     });
     if let Some(seconds) = options.fuzz {
-        phases.check("fuzz", || tally::run(&mut fuzz::command(seconds), tally));
+        phases.check("fuzz", || tally::run(&mut fuzz::command(process::linting_cargo, seconds), tally));
     }
     Ok(())
+}
+
+fn format_and_pages(options: &TestOptions, phases: &mut Phases) {
+    phases.check("format", || {
+        quiet(process::cargo().args(["fmt", "--all", "--check"]))?;
+        quiet(guests::cargo("fmt").args(["--all", "--check"]))
+    });
+    if options.rustdoc {
+        phases.check("rustdoc", || {
+            let mut doc = process::cargo();
+            quiet(doc.args(["doc", "--workspace", "--lib", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-Dwarnings"))
+        });
+    }
 }
 
 /// Fetches a browser, and returns whether there is one. Without one the run fails only if a browser was asked for.
@@ -184,12 +186,11 @@ fn models() -> Result<String> {
 
 /// Runs nextest if it is installed, otherwise cargo's test runner. Name endings select the tests that need rarely installed tools.
 fn tests(has_browser: bool, all_languages: bool) -> Command {
-    let mut tests = process::cargo();
     let is_nextest = process::succeeds(process::cargo().args(["nextest", "--version"]));
-    if is_nextest {
-        tests.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
-    } else {
-        tests.args(["test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
+    let mut tests = process::linting_cargo(if is_nextest { &["nextest", "run"] } else { &["test"] });
+    tests.args(["--workspace", "--locked", "--no-fail-fast"]);
+    if !is_nextest {
+        tests.args(["--lib", "--bins", "--tests", "--examples"]);
     }
     let others = ["_in_javascript", "_in_c"].into_iter().filter(|_| !all_languages);
     let left_out: Vec<&str> = (!has_browser).then_some("_in_a_browser").into_iter().chain(others).collect();
@@ -206,8 +207,8 @@ fn tests(has_browser: bool, all_languages: bool) -> Command {
 /// and the driver's lock under a scheduler that tries interleavings. The whole workspace is selected. With fewer packages, the crates below
 /// would get other features and compile again.
 fn planted_and_interleavings() -> Command {
-    let mut tests = process::cargo();
-    tests.args(["test", "--workspace", "--locked", "--lib", "--test", "planted", "--no-fail-fast"]);
+    let mut tests = process::linting_cargo(&["test"]);
+    tests.args(["--workspace", "--locked", "--lib", "--test", "planted", "--no-fail-fast"]);
     tests.args(["--features", "sequor-core/planted,sequor/shuttle", "--", "planted", "interleavings"]);
     tests
 }

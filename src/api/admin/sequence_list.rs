@@ -11,7 +11,8 @@ use super::Admin;
 use crate::api::control::aside;
 use crate::api::{Code, Status};
 use crate::config::units::Span;
-use crate::model::{EndedSequence, LiveSequence, ResumableFrom, ResumableSequence};
+use crate::error::Failure;
+use crate::model::{AbsentSequence, EndedSequence, LiveSequence, ResumableFrom, ResumableSequence};
 
 /// Rows of a list if the request sets no number.
 const ROWS: usize = 100;
@@ -63,7 +64,7 @@ pub(super) struct SequenceRow {
     /// The hash of a hidden text id. Equal texts have equal hashes until the server ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id_hash: Option<String>,
-    /// preparing, backlog, idle, ready, running, sealing, posting, ended, kept
+    /// preparing, backlog, idle, ready, running, sealing, posting, ended, kept, elsewhere
     pub(super) state: &'static str,
     pub(super) step: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +73,9 @@ pub(super) struct SequenceRow {
     pub(super) ended: Option<EndedRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<KeptRow>,
+    /// The server that has it, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<String>,
 }
 
 /// A stored sequence that waits for its next step.
@@ -178,6 +182,15 @@ impl Admin {
         SequenceRow { kept: Some(kept), ..self.row(&of.id, "kept", of.step) }
     }
 
+    /// A sequence that does not live here. The step is that of its stored state.
+    fn absent(&self, id: &Id, AbsentSequence { node, state }: AbsentSequence) -> SequenceRow {
+        let row = state.map_or_else(|| self.row(id, "kept", 0), |state| self.kept(&state));
+        match node {
+            Some(_) => SequenceRow { state: "elsewhere", node, ..row },
+            None => row,
+        }
+    }
+
     /// Lists the sequences of a model that match a query.
     pub(super) async fn sequences(&self, model: String, wanted: SequenceQuery) -> Result<SequenceList, Status> {
         let limit = wanted.limit.unwrap_or(ROWS);
@@ -224,14 +237,19 @@ impl Admin {
             if let Some(live) = live.min_by_key(|s| (s.ending, s.age)) {
                 return Ok((Some(live), None, None));
             }
-            if let Some(kept) = repository.resumable(&of)?.into_iter().find(|s| s.id == wanted) {
-                return Ok((None, Some(kept), None));
+            let ended = || -> Result<Option<EndedSequence>, Failure> {
+                Ok(repository.ended_sequences(&of)?.into_iter().find(|s| s.id == wanted))
+            };
+            match repository.find_absent(&of, &wanted) {
+                Ok(Some(absent)) => Ok((None, Some(absent), None)),
+                Ok(None) => Ok((None, None, ended()?)),
+                // Nothing is known of the id only if the store says so as well.
+                Err(failure) => Ok((None, None, Some(ended()?.ok_or(failure)?))),
             }
-            Ok((None, None, repository.ended_sequences(&of)?.into_iter().find(|s| s.id == wanted)))
         });
         Ok(match found.await? {
             (Some(live), ..) => Some(self.live(&live)),
-            (None, Some(kept), _) => Some(self.kept(&kept)),
+            (None, Some(absent), _) => Some(self.absent(id, absent)),
             (None, None, ended) => ended.map(|ended| self.past(&ended)),
         })
     }

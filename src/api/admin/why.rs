@@ -73,6 +73,7 @@ fn place_of(row: &SequenceRow) -> &'static str {
     match row {
         SequenceRow { live: Some(_), state: "backlog", .. } => "waiting",
         SequenceRow { live: Some(_), .. } => "live",
+        SequenceRow { node: Some(_), .. } => "elsewhere",
         SequenceRow { kept: Some(_), .. } => "stored",
         SequenceRow { ended: Some(_), .. } => "ended",
         _ => "unknown",
@@ -203,6 +204,7 @@ mod tests {
             ..SequenceRow::default()
         };
         let unknown = SequenceRow { state: "unknown", ..SequenceRow::default() };
+        let elsewhere = SequenceRow { state: "elsewhere", node: Some("b".to_owned()), ..stored.clone() };
         let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, text: None };
         let full = [refusal("queue_full"), refusal("bad_input")];
         for (row, place, alone, refused) in [
@@ -212,6 +214,7 @@ mod tests {
             (ended("expired"), "ended", Some("expired"), Some("expired")),
             (ended("ended"), "ended", None, Some("ended")),
             (unknown, "unknown", Some("never_started"), Some("queue_full")),
+            (elsewhere, "elsewhere", None, Some("queue_full")),
         ] {
             assert_eq!(place_of(&row), place);
             assert_eq!(reason_of(place, &row, &[]), alone, "{place}");

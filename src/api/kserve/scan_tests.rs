@@ -121,6 +121,14 @@ fn raw_contents_do_not_make_a_message_long_to_scan() {
     assert!(is_long(&text.encode_to_vec()));
 }
 
+/// A field of a message whose length needs one or two bytes.
+fn field(tag: u8, contents: &[u8]) -> Vec<u8> {
+    let mut field = vec![tag];
+    prost::encoding::encode_varint(contents.len() as u64, &mut field);
+    field.extend_from_slice(contents);
+    field
+}
+
 #[test]
 fn no_message_that_needs_no_scan_exceeds_a_limit() {
     let (few, default) = (limits(), ServerLimits::default());
@@ -129,8 +137,32 @@ fn no_message_that_needs_no_scan_exceeds_a_limit() {
         let of = |count: usize| [tag, 0].repeat(count);
         assert!(is_needless(&of(3), &few) && scan(&of(3), &few).refused.is_none());
         assert!(!is_needless(&of(4), &few) && scan(&of(4), &few).refused.is_some());
-        let most = (1..1000).rev().map(of).find(|message| is_needless(message, &default)).expect("a message");
-        let scanned = scan(&most, &default);
-        assert!(scanned.refused.is_none() && scanned.unpacked <= UNCOUNTED, "{scanned:?}");
+    }
+    let input = |tag: u8, contents: &[u8]| field(0x2a, &field(tag, contents));
+    let list = |number: u8, contents: &[u8]| input(0x2a, &field(number << 3 | 2, contents));
+    // Messages with this many of the smallest parts, each of them as deep as it may be.
+    let mut kinds: Vec<(String, Box<dyn Fn(usize) -> Vec<u8>>)> = vec![
+        ("parameters of an input".to_owned(), Box::new(move |count| field(0x2a, &[0x22, 0].repeat(count)))),
+        ("parameters of an output".to_owned(), Box::new(move |count| field(0x32, &[0x12, 0].repeat(count)))),
+        ("bytes_contents".to_owned(), Box::new(move |count| input(0x2a, &[0x42, 0].repeat(count)))),
+        ("a shape".to_owned(), Box::new(move |count| input(0x1a, &vec![1; count]))),
+    ];
+    for tag in [0x2a_u8, 0x32, 0x3a, 0x22] {
+        kinds.push((format!("tag {tag}"), Box::new(move |count| [tag, 0].repeat(count))));
+    }
+    for number in 1..=7 {
+        kinds.push((format!("packed list {number}"), Box::new(move |count| list(number, &vec![0; count]))));
+    }
+    for (kind, of) in kinds {
+        for limits in [&few, &default] {
+            let needless = (0..1000).map(&of).filter(|message| is_needless(message, limits));
+            let largest = needless.inspect(|message| {
+                let scanned = scan(message, limits);
+                assert!(scanned.is_well_formed && scanned.refused.is_none(), "{kind}: {scanned:?}");
+                assert!(scanned.unpacked <= UNCOUNTED, "{kind}: {scanned:?}");
+            });
+            let longest = largest.map(|message| message.len()).max().expect("a message");
+            assert!(longest > 2 * limits.inputs.min(100) - 2, "{kind}: {longest}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The dry run of a loaded model: samples of zeros, each alone and then all at once. Rows of a batch must be independent, so both ways must
 //! give the same answers. If inputs are padded, samples of unequal lengths are compared in the same way. If states are padded, sequences
 //! with states of unequal lengths are.
-//! with states of unequal lengths do.
+
+use std::time::{Duration, Instant};
 
 use sequor_core::DataType;
 use serde::Serialize;
@@ -12,8 +13,10 @@ use crate::model::repository::ReadyVersion;
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Repository, Tensor};
 use crate::telemetry::ModelMetrics;
 
-/// Maximum number of tries until some of the samples share a batch.
+/// Until some of the samples share a batch, there are at least so many tries, and tries for at least so long. On a busy machine a fast model
+/// has often answered one sample before the next one is sent.
 const TRIES: u32 = 16;
+const TRYING: Duration = Duration::from_secs(3);
 
 /// Maximum difference that rounding explains. Only a larger one shows that rows depend on each other.
 const NEAR: f64 = 1e-3;
@@ -162,7 +165,10 @@ async fn together(
     alone: &[InferAnswer],
     earlier: impl Fn(u64) -> u64,
 ) -> Result<Compared, String> {
-    for _ in 0..TRIES {
+    let since = Instant::now();
+    let mut tries = 0;
+    while tries < TRIES || since.elapsed() < TRYING {
+        tries += 1;
         let mut requests = Vec::with_capacity(alone.len());
         for (id, _) in (1..).zip(alone) {
             requests.push(last_step(served, sample, id, earlier(id)).await?);

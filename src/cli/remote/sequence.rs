@@ -131,6 +131,7 @@ struct ListedSequence {
     live: Option<LiveColumns>,
     ended: Option<Ended>,
     kept: Option<KeptColumns>,
+    node: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -265,6 +266,10 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
             (None, Some(ended)) => {
                 let (step, ago) = (row.step, span(ended.ago_seconds));
                 format!("{} ended {ago} ago: {}; its last step was {step}\n", id(&row), why(ended))
+            }
+            (None, None) if row.node.is_some() => {
+                let node = row.node.as_deref().unwrap_or_default();
+                format!("{} is on server {node}; its last stored step is {}\n", id(&row), row.step)
             }
             (None, None) => kept_row(&row).map_or_else(String::new, |row| table(&KEPT_HEADS, &[row])),
         }

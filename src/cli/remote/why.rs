@@ -14,6 +14,8 @@ use crate::config::units::human;
 use crate::text::numbers::span;
 use crate::text::table;
 
+/// What to do about a sequence of another server.
+const ASK_THERE: &str = "ask that server for its steps";
 /// Ids of other sequences that are printed for a batch.
 const MATES: usize = 3;
 
@@ -69,6 +71,7 @@ struct ExplainedSequence {
     live: Option<ExplainedLive>,
     ended: Option<ExplainedEnd>,
     kept: Option<ExplainedKept>,
+    node: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -170,6 +173,9 @@ impl Explained {
                 format!("has waited for a slot for {}{ahead}", span(live.age_seconds))
             }
             (Some(live), ..) => format!("live, {}{}", self.stage(), slot_of(live)),
+            _ if self.sequence.node.is_some() => {
+                format!("on server {}", self.sequence.node.as_deref().unwrap_or_default())
+            }
             (_, Some(ended), _) => format!("ended {} ago: {}", span(ended.ago_seconds), because(ended)),
             (_, _, Some(kept)) => format!("{}, waits for its next step", kept.place()),
             _ => "unknown".to_owned(),
@@ -189,7 +195,7 @@ impl Explained {
 
     /// The lines below the first.
     fn facts(&self) -> Vec<String> {
-        let ExplainedSequence { step, live, ended, kept, .. } = &self.sequence;
+        let ExplainedSequence { step, live, ended, kept, node, .. } = &self.sequence;
         let idle = || format!("[sequence] idle in {}/sequor.toml", self.model);
         let expires = |left: Option<f64>| Some(format!("expires in {} if no request comes ({})", span(left?), idle()));
         if let Some(live) = live {
@@ -203,6 +209,11 @@ impl Explained {
             };
             let ends = live.ending.then(|| "ends after its queued requests".to_owned());
             return [Some(first), ends, leaves].into_iter().flatten().collect();
+        }
+        if node.is_some() {
+            let stored =
+                kept.as_ref().map(|kept| format!("its last stored step is {step}; state {}", human(kept.bytes)));
+            return vec![stored.unwrap_or_else(|| "it has no stored state".to_owned()), ASK_THERE.to_owned()];
         }
         if let Some(ExplainedEnd { reason, idle_seconds, .. }) = ended {
             let limit = idle_seconds.filter(|_| reason == "expired");
@@ -365,6 +376,18 @@ mod tests {
             "model": "encoder", "place": "stored", "policy": "oldest",
             "sequence": { "id": 7, "state": "kept", "step": 40, "kept": { "version": 2, "origin": "store", "bytes": 1024, "left_seconds": 1800.0 } }
         })));
+    }
+
+    #[test]
+    fn a_sequence_of_another_server_names_it() {
+        let kept = json!({ "version": 2, "origin": "store", "bytes": 1024 });
+        let of = |kept: Option<Value>| {
+            let sequence = json!({ "id": 7, "state": "elsewhere", "step": 40, "node": "b", "kept": kept });
+            rendered(&json!({ "model": "encoder", "place": "elsewhere", "policy": "oldest", "sequence": sequence }))
+        };
+        let first = "encoder 7: on server b\n  ";
+        assert_eq!(of(Some(kept)), format!("{first}its last stored step is 40; state 1 KiB\n  {ASK_THERE}\n"));
+        assert_eq!(of(None), format!("{first}it has no stored state\n  {ASK_THERE}\n"));
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::model::load::SequenceStore;
 use crate::model::request::InferRequest;
 use crate::model::runtime::Timer;
 use crate::model::sequences::{
-    EndedSequence, EnsembleParts, LiveSequence, ModelScheduler, Pending, ResumableSequence, SequenceHistory,
-    VersionStatistics, history, listing, restart, usage,
+    AbsentSequence, EndedSequence, EnsembleParts, LiveSequence, ModelScheduler, Pending, ResumableSequence,
+    SequenceHistory, VersionStatistics, history, listing, restart, usage,
 };
 use crate::processing::link::ChainLink;
 use crate::processing::registry::MakePlaced;
@@ -378,6 +378,11 @@ impl Repository {
     /// The stored sequences of a model that were not resumed yet.
     pub fn resumable(&self, model: &str) -> Result<Vec<ResumableSequence>, Failure> {
         Ok(listing::resumable(&*self.model(model)?))
+    }
+
+    /// Finds the sequence of an id that does not live here: where its state waits, or which server has it.
+    pub fn find_absent(&self, model: &str, id: &Id) -> Result<Option<AbsentSequence>, Failure> {
+        listing::find(&*self.model(model)?, id)
     }
 
     /// Refuses further loads. A load in progress continues.

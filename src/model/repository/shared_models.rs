@@ -18,7 +18,7 @@ impl SharedModels {
 impl SharedHost for SharedModels {
     fn hand_over(&self, key: &TierKey) -> HandoverState {
         let model = self.0.upgrade().and_then(|catalog| catalog.model(&key.model));
-        model.map_or(HandoverState::Done, |model| handover::hand_over(&model, &key.id))
+        model.map_or(HandoverState::Absent, |model| handover::hand_over(&model, &key.id))
     }
 
     fn keep(&self, key: &TierKey) {

@@ -32,8 +32,8 @@ mod write_back;
 pub use entry::Pending;
 pub use jobs::{ChosenBy, RequestOrigin, SequenceOwner};
 pub use operators::{
-    CaptureLimits, EndedSequence, LiveSequence, PastRefusal, PastStep, ResumableFrom, ResumableSequence,
-    SequenceHistory, TransferError, VersionStatistics,
+    AbsentSequence, CaptureLimits, EndedSequence, LiveSequence, PastRefusal, PastStep, ResumableFrom,
+    ResumableSequence, SequenceHistory, TransferError, VersionStatistics,
 };
 
 pub(in crate::model) use ensembles::{EnsembleParts, Member};

@@ -103,6 +103,16 @@ fn the_step_that_ends_a_sequence_is_in_its_history() {
 }
 
 #[test]
+fn a_restart_of_a_live_id_begins_a_history_of_its_own() {
+    let model = HeldModel::new();
+    for (n, value) in [5, 6, 7].into_iter().enumerate() {
+        model.fixture.sum(1, value, |step| step.start = n != 1);
+    }
+    let steps: Vec<_> = model.history(1).steps.iter().map(|step| step.step).collect();
+    assert_eq!(steps, [1], "and not those of the sequence before it");
+}
+
+#[test]
 fn refusals_before_the_queue_are_in_the_history() {
     let fixture = Fixture::new(4);
     fixture.sum(1, 1, |step| step.start = true);

@@ -386,23 +386,16 @@ fn a_thread_that_has_other_work_never_waits_for_a_guest() {
 }
 
 #[test]
-fn a_call_above_a_millisecond_stops_inline_calls_for_ten_seconds() {
+fn a_call_above_a_millisecond_stops_inline_calls_for_a_thousand_times_as_long() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=3);
     rig.drain();
     assert!(rig.decider().is_quick());
-    let (short, slow) = (Duration::from_micros(20), Duration::from_millis(300));
+    let (short, slow) = (Duration::from_micros(20), Duration::from_millis(10));
     rig.binding.inline_gate.note(slow, rig.clock.now());
     (0..100).for_each(|_| rig.binding.inline_gate.note(short, rig.clock.now()));
     assert!(!rig.decider().is_quick(), "the mean does not count");
     rig.wait(9_999);
-    assert!(!rig.decider().is_quick());
-    rig.wait(1);
-    assert!(rig.decider().is_quick());
-    // A second slow call closes the gate for twice as long.
-    rig.binding.inline_gate.note(slow, rig.clock.now());
-    (0..100).for_each(|_| rig.binding.inline_gate.note(short, rig.clock.now()));
-    rig.wait(19_999);
     assert!(!rig.decider().is_quick());
     rig.wait(1);
     assert!(rig.decider().is_quick());

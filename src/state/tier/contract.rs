@@ -38,6 +38,8 @@ pub enum Released {
     Waiting { idle_left: Option<Duration> },
     /// Nothing, because it has ended so, or has not begun. A stored state is removed.
     Nothing { ended: Option<EndedState> },
+    /// Its stored state, if the store has one when this is written. If not, nothing, because it has ended so.
+    AsStored { ended: Option<EndedState> },
 }
 
 /// Total running time of servers with a tier, without the times between them.

@@ -28,8 +28,8 @@ pub use error::TierError;
 pub use folder::{OpenedStore, open};
 pub use record::{EndedState, IdleTime, StateHead, TierKey};
 pub use shared::{
-    ClaimFailure, ClaimOutcome, ClaimTask, HandoverState, LeaseClock, SharedHost, SharedOptions, SharedStore,
-    SharedTier, SharedUsage, UnownedSequence,
+    ClaimFailure, ClaimOutcome, ClaimTask, HandoverState, LeaseClock, SharedHost, SharedOptions, SharedSequence,
+    SharedStore, SharedTier, SharedUsage, UnownedSequence,
 };
 pub use succession::{Successions, VersionDigest};
 pub use writer::{AfterTake, FailedChanges, GroupWriter, TakenState, find};

@@ -142,6 +142,12 @@ impl StateHead {
         StateHead { sum: head.sum_of(file), ..head }
     }
 
+    /// The head of the same state of another sequence of its id: one that began with this incarnation, on another server or after a move.
+    pub fn of_incarnation(self, incarnation: u64, file: &[u8]) -> StateHead {
+        let head = StateHead { incarnation, layout: LAYOUT, ..self };
+        StateHead { sum: head.sum_of(file), ..head }
+    }
+
     /// Whether the head was made for this file.
     pub(super) fn fits(&self, file: &[u8]) -> bool {
         self.bytes == file.len() as u64 && self.sum == self.sum_of(file)

@@ -50,6 +50,11 @@ impl Successions {
         self.0.iter().find(|(of, _)| *of == from).map_or(from, |(_, to)| *to)
     }
 
+    /// The entries that another list does not have.
+    pub(super) fn without(&self, other: &Successions) -> Successions {
+        Successions(self.0.iter().filter(|entry| !other.0.contains(entry)).copied().collect())
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let both = self.0.iter().flat_map(|(from, to)| [from, to]);
         both.flat_map(|files| files.version.to_le_bytes().into_iter().chain(files.digest)).collect()

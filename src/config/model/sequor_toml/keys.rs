@@ -49,7 +49,7 @@ section! {
         /// Sequor ends a sequence after this time without a request. The time runs from the later of the last arrival and the last
         /// completion. It does not run while a request waits or runs. The next step of an expired sequence is refused with `expired`.
         pub idle: Option<SpanOrNever> as "duration above 0, or `never`",
-            default "`max_sequence_idle_microseconds`, else 1 s",
+            default "`max_sequence_idle_microseconds`, else 1 s (100 s with `backend: \"stateful\"`)",
             example "idle = \"30s\"", check checks::above_zero_or_never;
         /// If no slot is free, a new sequence takes the slot of the sequence that has been idle longest, provided that it has been idle for
         /// at least this long. The next step of the evicted sequence is refused with `evicted`.

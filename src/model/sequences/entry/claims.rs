@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Failure;
 use crate::model::request::InferRequest;
-use crate::model::sequences::gate::{AfterClaim, AtGate, DeferredRequest, SequenceGate, SubmittedRequest};
+use crate::model::sequences::gate::{AfterClaim, AtGate, DeferredRequest, GatePlace, SequenceGate, SubmittedRequest};
 use crate::model::sequences::jobs::RequestOrigin;
 use crate::model::sequences::offloaded::KeptSequence;
 use crate::model::sequences::scheduler::ModelScheduler;
@@ -26,13 +26,20 @@ pub(super) enum AfterGate {
     /// It goes to the table now. If it has an id, [`SequenceGate::entered`] must follow.
     Enters(InferRequest, Option<Id>),
     /// It is submitted later.
-    Waits(oneshot::Receiver<Result<SubmittedRequest, Failure>>),
+    Waits(GatePlace, oneshot::Receiver<Result<SubmittedRequest, Failure>>),
+}
+
+/// The refusal of a request at the gate, which operators find with those of the model.
+fn refused(model: &ModelScheduler, id: &Id, why: String) -> Failure {
+    let failure = Failure::Store { model: model.name.clone(), id: id.clone(), why };
+    model.refusals.note(model.now(), id, &failure);
+    failure
 }
 
 /// Lets a request through if this server owns its sequence, or if it has none. Otherwise it waits until this server owns it.
 pub(super) fn pass(
     model: &Arc<ModelScheduler>,
-    gate: &SequenceGate,
+    gate: &Arc<SequenceGate>,
     request: InferRequest,
     version: Option<u64>,
     mut origin: RequestOrigin<'_>,
@@ -48,7 +55,7 @@ pub(super) fn pass(
     // A server that stops takes nothing over. Its own sequences go on.
     if !gate.owns(&id) && model.loads().iter().all(|load| load.is_retired()) {
         let why = "the server or the model is going out of service".to_owned();
-        return Err(Failure::Store { model: model.name.clone(), id, why });
+        return Err(refused(model, &id, why));
     }
     let begins = request.sequence.start || origin.fresh_id != 0;
     let (sender, submitted) = oneshot::channel();
@@ -58,13 +65,14 @@ pub(super) fn pass(
             gate.entered(&id);
             let address = gate.store().shared().map(|shared| shared.address().to_owned()).unwrap_or_default();
             let why = ClaimFailure::NoLease { address }.to_string();
-            Err(Failure::Store { model: model.name.clone(), id, why })
+            Err(refused(model, &id, why))
         }
         AtGate::Open(request) => Ok(AfterGate::Enters(request, Some(id))),
-        AtGate::Waits => Ok(AfterGate::Waits(submitted)),
-        AtGate::Claims => {
+        AtGate::Waits(number) => Ok(AfterGate::Waits(GatePlace::new(gate, id, number), submitted)),
+        AtGate::Claims(number) => {
+            let place = GatePlace::new(gate, id.clone(), number);
             claim(model, gate, id, begins);
-            Ok(AfterGate::Waits(submitted))
+            Ok(AfterGate::Waits(place, submitted))
         }
     }
 }
@@ -131,8 +139,7 @@ fn claimed(model: &Arc<ModelScheduler>, id: &Id, outcome: Result<ClaimOutcome, C
         }
         Err(failure) => {
             let why = failure.to_string();
-            let refusal = || Failure::Store { model: model.name.clone(), id: id.clone(), why: why.clone() };
-            gate.claim_failed(id).into_iter().for_each(|waiting| waiting.refuse(refusal()));
+            gate.claim_failed(id).into_iter().for_each(|waiting| waiting.refuse(refused(model, id, why.clone())));
         }
     }
 }

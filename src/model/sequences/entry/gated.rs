@@ -23,7 +23,7 @@ pub(in crate::model) fn submit(
         return submit_past_gate(model, request, version, origin).map(submitted);
     };
     match claims::pass(model, gate, request, version, origin)? {
-        AfterGate::Waits(deferred) => Ok(Submission::Deferred(deferred)),
+        AfterGate::Waits(place, submitted) => Ok(Submission::Deferred(place, submitted)),
         AfterGate::Enters(request, id) => {
             let outcome = submit_past_gate(model, request, version, origin);
             if let Some(id) = id {

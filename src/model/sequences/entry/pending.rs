@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Failure;
 use crate::model::sequences::ensembles::Reply;
-use crate::model::sequences::gate::SubmittedRequest;
+use crate::model::sequences::gate::{GatePlace, SubmittedRequest};
 use crate::model::sequences::scheduler::ModelScheduler;
 
 /// A submitted request. Dropping it cancels the request. If the request already runs, its state is still committed.
@@ -26,7 +26,7 @@ pub struct Pending {
 enum AwaitedAnswer {
     Submitted(oneshot::Receiver<Reply>),
     /// The request waits until this server owns its sequence.
-    Deferred(Arc<ModelScheduler>, oneshot::Receiver<Result<SubmittedRequest, Failure>>),
+    Deferred(Arc<ModelScheduler>, GatePlace, oneshot::Receiver<Result<SubmittedRequest, Failure>>),
 }
 
 /// A request on its way to its model.
@@ -34,7 +34,7 @@ enum AwaitedAnswer {
 pub(in crate::model) enum Submission {
     /// It has this key, unless it was answered at once.
     Submitted(oneshot::Receiver<Reply>, Option<Req>),
-    Deferred(oneshot::Receiver<Result<SubmittedRequest, Failure>>),
+    Deferred(GatePlace, oneshot::Receiver<Result<SubmittedRequest, Failure>>),
 }
 
 impl Pending {
@@ -43,8 +43,8 @@ impl Pending {
             Submission::Submitted(answer, req) => {
                 Pending { answer: AwaitedAnswer::Submitted(answer), request: req.map(|req| (model, req)) }
             }
-            Submission::Deferred(submitted) => {
-                Pending { answer: AwaitedAnswer::Deferred(model, submitted), request: None }
+            Submission::Deferred(place, submitted) => {
+                Pending { answer: AwaitedAnswer::Deferred(model, place, submitted), request: None }
             }
         }
     }
@@ -58,7 +58,7 @@ impl Future for Pending {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
-        if let AwaitedAnswer::Deferred(model, submitted) = &mut self.answer {
+        if let AwaitedAnswer::Deferred(model, _, submitted) = &mut self.answer {
             let model = Arc::clone(model);
             match ready!(Pin::new(submitted).poll(cx)) {
                 Ok(Ok((answer, req))) => {
@@ -78,8 +78,9 @@ impl Future for Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let AwaitedAnswer::Deferred(model, submitted) = &mut self.answer {
+        if let AwaitedAnswer::Deferred(model, place, submitted) = &mut self.answer {
             submitted.close();
+            place.leave();
             // It may have been submitted just before.
             if let Ok(Ok((_, Some(req)))) = submitted.try_recv() {
                 model.cancel(req);

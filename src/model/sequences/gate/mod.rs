@@ -9,4 +9,4 @@ mod deferred_request;
 mod sequence_gate;
 
 pub(in crate::model::sequences) use deferred_request::{DeferredRequest, SubmittedRequest};
-pub(in crate::model::sequences) use sequence_gate::{AfterClaim, AtGate, HandoverGate, SequenceGate};
+pub(in crate::model::sequences) use sequence_gate::{AfterClaim, AtGate, GatePlace, HandoverGate, SequenceGate};

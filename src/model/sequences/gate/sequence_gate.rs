@@ -15,11 +15,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use sequor_core::Id;
+use sequor_core::{Id, Time};
 
 use crate::model::load::SequenceStore;
-use crate::sync::{AtomicBool, Mutex};
+use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 use super::deferred_request::DeferredRequest;
 
@@ -29,14 +30,47 @@ enum GateStage {
         /// Requests on their way to the table.
         entering: u32,
     },
-    Claiming(VecDeque<DeferredRequest>),
+    Claiming(GateQueue),
     Yielding {
-        queue: VecDeque<DeferredRequest>,
+        queue: GateQueue,
         /// Whether its instance was asked for its state.
         asked: bool,
+        /// `None` if no other server wants it.
+        looks: Option<LookTimes>,
     },
-    Releasing(VecDeque<DeferredRequest>),
+    Releasing(GateQueue),
 }
+
+/// Since when another server wants a sequence, and when the table is asked again whether it can be given up. The longer that takes, the rarer
+/// are the looks, because each of them locks the table.
+#[derive(Debug, Clone, Copy)]
+struct LookTimes {
+    since: Time,
+    next: Time,
+}
+
+/// The wait between two looks is this part of the time that has passed, within these bounds.
+const PART: u32 = 8;
+const SHORTEST: Duration = Duration::from_micros(500);
+const LONGEST: Duration = Duration::from_millis(50);
+
+impl LookTimes {
+    fn new(now: Time) -> LookTimes {
+        LookTimes { since: now, next: now }
+    }
+
+    /// Whether it is time for a look. If it is, sets the time of the next one.
+    fn is_due(&mut self, now: Time) -> bool {
+        let is_due = now >= self.next;
+        if is_due {
+            self.next = now + (now.since(self.since) / PART).clamp(SHORTEST, LONGEST);
+        }
+        is_due
+    }
+}
+
+/// The requests of an id that wait, each with its number. Numbers rise, so that one is found without a walk.
+type GateQueue = VecDeque<(u64, Box<DeferredRequest>)>;
 
 /// The sequences of one model that this server shares with others.
 #[derive(Debug)]
@@ -47,16 +81,38 @@ pub(in crate::model::sequences) struct SequenceGate {
     ids: Mutex<HashMap<Id, GateStage>>,
     /// Ids whose sequences have ended, until they are released.
     unused: Mutex<Vec<Id>>,
+    /// The number of the next request that waits. Given under the lock of `ids`.
+    next: AtomicU64,
+}
+
+/// The place of a request in the queue of its id.
+#[derive(Debug)]
+pub(in crate::model) struct GatePlace {
+    gate: Arc<SequenceGate>,
+    id: Id,
+    number: u64,
+}
+
+impl GatePlace {
+    pub(in crate::model::sequences) fn new(gate: &Arc<SequenceGate>, id: Id, number: u64) -> GatePlace {
+        GatePlace { gate: Arc::clone(gate), id, number }
+    }
+
+    /// Takes the request out of the queue, if it still waits there, and drops it. The tensors of a client that has gone must not stay until
+    /// the claim ends, because no limit counts them any more.
+    pub(in crate::model::sequences) fn leave(&self) {
+        drop(self.gate.take(&self.id, self.number));
+    }
 }
 
 /// What a request finds at the gate.
 pub(in crate::model::sequences) enum AtGate<R> {
     /// This server owns its sequence. [`SequenceGate::entered`] must follow.
     Open(R),
-    /// It waits.
-    Waits,
-    /// It waits, and the sequence must be claimed.
-    Claims,
+    /// It waits, with this number.
+    Waits(u64),
+    /// It waits, with this number, and the sequence must be claimed.
+    Claims(u64),
 }
 
 /// What follows once a claim is decided.
@@ -81,7 +137,7 @@ pub(in crate::model::sequences) enum HandoverGate {
 }
 
 impl GateStage {
-    fn queue(&mut self) -> Option<&mut VecDeque<DeferredRequest>> {
+    fn queue(&mut self) -> Option<&mut GateQueue> {
         match self {
             GateStage::Held { .. } => None,
             GateStage::Claiming(queue) | GateStage::Yielding { queue, .. } | GateStage::Releasing(queue) => Some(queue),
@@ -92,7 +148,7 @@ impl GateStage {
 impl SequenceGate {
     pub(in crate::model::sequences) fn new(store: Arc<SequenceStore>) -> SequenceGate {
         let (is_active, ids, unused) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
-        SequenceGate { store, is_active, ids, unused }
+        SequenceGate { store, is_active, ids, unused, next: AtomicU64::new(0) }
     }
 
     pub(in crate::model::sequences) fn store(&self) -> &Arc<SequenceStore> {
@@ -123,16 +179,27 @@ impl SequenceGate {
                 AtGate::Open(request)
             }
             Some(stage) => {
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
                 if let Some(queue) = stage.queue() {
-                    queue.push_back(defer(request));
+                    queue.push_back((number, Box::new(defer(request))));
                 }
-                AtGate::Waits
+                AtGate::Waits(number)
             }
             None => {
-                ids.insert(id.clone(), GateStage::Claiming(VecDeque::from([defer(request)])));
-                AtGate::Claims
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                let queue = VecDeque::from([(number, Box::new(defer(request)))]);
+                ids.insert(id.clone(), GateStage::Claiming(queue));
+                AtGate::Claims(number)
             }
         }
+    }
+
+    /// Takes the request with this number out of the queue of its id, if it still waits.
+    fn take(&self, id: &Id, number: u64) -> Option<Box<DeferredRequest>> {
+        let mut ids = self.ids.lock();
+        let queue = ids.get_mut(id)?.queue()?;
+        let at = queue.binary_search_by_key(&number, |(of, _)| *of).ok()?;
+        queue.remove(at).map(|(_, request)| request)
     }
 
     /// Begins a claim without a request. Returns false if this server owns the sequence, or if something happens to it already.
@@ -168,11 +235,11 @@ impl SequenceGate {
     pub(in crate::model::sequences) fn after_claim(&self, id: &Id, is_held: bool) -> AfterClaim {
         let mut ids = self.ids.lock();
         let Some(GateStage::Claiming(queue)) = ids.get_mut(id) else { return AfterClaim::Done };
-        if !is_held && queue.front().is_some_and(|next| next.request.sequence.start) {
+        if !is_held && queue.front().is_some_and(|(_, next)| next.request.sequence.start) {
             return AfterClaim::Begins;
         }
-        if let Some(next) = queue.pop_front() {
-            return AfterClaim::Next(Box::new(next));
+        if let Some((_, next)) = queue.pop_front() {
+            return AfterClaim::Next(next);
         }
         if is_held {
             ids.insert(id.clone(), GateStage::Held { entering: 0 });
@@ -183,26 +250,31 @@ impl SequenceGate {
     }
 
     /// A claim has failed. Returns the requests that waited for it.
-    pub(in crate::model::sequences) fn claim_failed(&self, id: &Id) -> VecDeque<DeferredRequest> {
+    pub(in crate::model::sequences) fn claim_failed(&self, id: &Id) -> Vec<DeferredRequest> {
         let mut ids = self.ids.lock();
-        let Some(GateStage::Claiming(queue)) = ids.get_mut(id) else { return VecDeque::new() };
+        let Some(GateStage::Claiming(queue)) = ids.get_mut(id) else { return Vec::new() };
         let queue = std::mem::take(queue);
         ids.remove(id);
-        queue
+        queue.into_iter().map(|(_, request)| *request).collect()
     }
 
     // === giving up ===
 
     /// Keeps further requests of an id waiting, because another server wants its sequence.
-    pub(in crate::model::sequences) fn close(&self, id: &Id) -> HandoverGate {
+    pub(in crate::model::sequences) fn close(&self, id: &Id, now: Time) -> HandoverGate {
         let mut ids = self.ids.lock();
         match ids.get_mut(id) {
             None | Some(GateStage::Releasing(_)) => HandoverGate::Gone,
             Some(GateStage::Claiming(_)) => HandoverGate::Busy,
-            Some(GateStage::Yielding { asked, .. }) => HandoverGate::Closed { asked: *asked },
+            Some(GateStage::Yielding { asked, looks, .. }) => {
+                let is_due = looks.get_or_insert(LookTimes::new(now)).is_due(now);
+                if is_due { HandoverGate::Closed { asked: *asked } } else { HandoverGate::Busy }
+            }
             Some(GateStage::Held { entering: 1.. }) => HandoverGate::Busy,
             Some(stage) => {
-                *stage = GateStage::Yielding { queue: VecDeque::new(), asked: false };
+                let mut looks = LookTimes::new(now);
+                looks.is_due(now);
+                *stage = GateStage::Yielding { queue: VecDeque::new(), asked: false, looks: Some(looks) };
                 HandoverGate::Closed { asked: false }
             }
         }
@@ -212,14 +284,17 @@ impl SequenceGate {
     pub(in crate::model::sequences) fn try_close(&self, id: &Id) -> bool {
         let mut ids = self.ids.lock();
         let Some(stage @ GateStage::Held { entering: 0 }) = ids.get_mut(id) else { return false };
-        *stage = GateStage::Yielding { queue: VecDeque::new(), asked: false };
+        *stage = GateStage::Yielding { queue: VecDeque::new(), asked: false, looks: None };
         true
     }
 
-    /// Records whether the instance was asked for the state of an id that is given up.
+    /// Records whether the instance was asked for the state of an id that is given up. Once it has replied, the next look is due.
     pub(in crate::model::sequences) fn set_asked(&self, id: &Id, is_asked: bool) {
-        if let Some(GateStage::Yielding { asked, .. }) = self.ids.lock().get_mut(id) {
+        if let Some(GateStage::Yielding { asked, looks, .. }) = self.ids.lock().get_mut(id) {
             *asked = is_asked;
+            if let Some(looks) = looks.as_mut().filter(|_| !is_asked) {
+                looks.next = looks.since;
+            }
         }
     }
 
@@ -245,7 +320,7 @@ impl SequenceGate {
         let mut ids = self.ids.lock();
         let Some(GateStage::Releasing(queue)) = ids.get_mut(id) else { return None };
         let queue = std::mem::take(queue);
-        let begins = queue.front().map(|first| first.request.sequence.start);
+        let begins = queue.front().map(|(_, first)| first.request.sequence.start);
         match begins {
             Some(_) => ids.insert(id.clone(), GateStage::Claiming(queue)),
             None if has_failed => ids.insert(id.clone(), GateStage::Held { entering: 0 }),
@@ -264,7 +339,7 @@ impl SequenceGate {
             }
             Some(stage @ GateStage::Yielding { .. }) => {
                 let queue = stage.queue().map(std::mem::take).unwrap_or_default();
-                let begins = queue.front().map(|first| first.request.sequence.start);
+                let begins = queue.front().map(|(_, first)| first.request.sequence.start);
                 match begins {
                     Some(_) => ids.insert(id.clone(), GateStage::Claiming(queue)),
                     None => ids.remove(id),
@@ -310,9 +385,7 @@ impl SequenceGate {
 #[cfg(test)]
 #[cfg(not(feature = "shuttle"))]
 mod tests {
-    use std::time::Duration;
-
-    use sequor_core::{Dialect, Time};
+    use sequor_core::Dialect;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -322,11 +395,11 @@ mod tests {
     use crate::model::sequences::jobs::RequestOrigin;
     use crate::state::tier;
 
-    fn gate() -> (SequenceGate, tempfile::TempDir) {
+    fn gate() -> (Arc<SequenceGate>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let tier = tier::open(folder.path(), u64::MAX, Duration::ZERO).unwrap().tier;
         let store = SequenceStore::new(Arc::new(tier), 1, Clock::manual()).unwrap();
-        (SequenceGate::new(Arc::new(store)), folder)
+        (Arc::new(SequenceGate::new(Arc::new(store))), folder)
     }
 
     fn request(id: u64, start: bool) -> InferRequest {
@@ -368,13 +441,39 @@ mod tests {
     #[test]
     fn requests_that_arrive_together_cause_one_claim() {
         let (gate, _folder) = gate();
-        assert!(matches!(enter(&gate, 7, false).0, AtGate::Claims));
-        assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits));
-        assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims), "another sequence");
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Claims(_)));
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits(_)));
+        assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims(_)), "another sequence");
         assert_eq!(claimed(&gate, 7, true), (2, false));
         assert!(matches!(enter(&gate, 7, false).0, AtGate::Open(_)));
         assert_eq!(gate.claim_failed(&Id::from(8)).len(), 1);
-        assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims), "nothing is left of the claim that failed");
+        assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims(_)), "nothing is left of the claim that failed");
+    }
+
+    #[test]
+    fn a_request_whose_client_has_gone_leaves_its_queue_at_once() {
+        let (gate, _folder) = gate();
+        let id = Id::from(7);
+        let mut places = Vec::new();
+        for _ in 0..4 {
+            let (AtGate::Claims(number) | AtGate::Waits(number), _) = enter(&gate, 7, false) else {
+                panic!("it is not held")
+            };
+            places.push(GatePlace::new(&gate, id.clone(), number));
+        }
+        let waiting = || gate.ids.lock().get_mut(&id).and_then(GateStage::queue).map(|queue| queue.len());
+        assert_eq!(waiting(), Some(4));
+        places[1].leave();
+        places[0].leave();
+        assert_eq!(waiting(), Some(2));
+        assert_eq!(claimed(&gate, 7, true), (2, false));
+        // Those that went on are not there any more, and others are not touched.
+        assert!(gate.try_close(&id));
+        let later = enter(&gate, 7, false);
+        places.iter().for_each(GatePlace::leave);
+        assert!(gate.reopen(&id));
+        assert_eq!((waiting(), claimed(&gate, 7, true)), (Some(1), (1, false)));
+        drop(later);
     }
 
     #[test]
@@ -390,16 +489,33 @@ mod tests {
     fn an_id_is_not_given_up_while_a_request_is_on_its_way_to_the_table() {
         let (gate, _folder) = gate();
         let (id, first) = (Id::from(7), enter(&gate, 7, true));
-        assert_eq!(gate.close(&id), HandoverGate::Busy, "it is claimed");
+        assert_eq!(gate.close(&id, Time::ZERO), HandoverGate::Busy, "it is claimed");
         claimed(&gate, 7, true);
         let second = enter(&gate, 7, false);
-        assert_eq!((gate.close(&id), gate.try_close(&id)), (HandoverGate::Busy, false));
+        assert_eq!((gate.close(&id, Time::ZERO), gate.try_close(&id)), (HandoverGate::Busy, false));
         gate.entered(&id);
-        assert_eq!(gate.close(&id), HandoverGate::Closed { asked: false });
-        assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits), "it must not find an empty table");
+        assert_eq!(gate.close(&id, Time::ZERO), HandoverGate::Closed { asked: false });
+        assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits(_)), "it must not find an empty table");
         gate.set_asked(&id, true);
-        assert_eq!(gate.close(&id), HandoverGate::Closed { asked: true });
+        let look = |micros: u64| gate.close(&id, Time::ZERO + Duration::from_micros(micros));
+        assert_eq!((look(400), look(500)), (HandoverGate::Busy, HandoverGate::Closed { asked: true }));
+        gate.set_asked(&id, false);
+        assert_eq!(look(600), HandoverGate::Closed { asked: false }, "the instance has replied");
         drop((first, second));
+    }
+
+    #[test]
+    fn a_sequence_that_stays_busy_is_looked_at_more_and_more_rarely() {
+        let (gate, _folder) = gate();
+        let (id, first) = (Id::from(7), enter(&gate, 7, true));
+        claimed(&gate, 7, true);
+        // Asked for once a millisecond, for six seconds.
+        let times = (0..6000).map(|n| Time::ZERO + Duration::from_millis(n));
+        let looks: Vec<Time> = times.filter(|now| gate.close(&id, *now) != HandoverGate::Busy).collect();
+        assert!((100..200).contains(&looks.len()), "{}", looks.len());
+        assert!(looks.windows(2).all(|two| two[1].since(two[0]) <= LONGEST), "{looks:?}");
+        assert_eq!(looks[..4], [0, 1, 2, 3].map(|n| Time::ZERO + Duration::from_millis(n)), "a short wait stays short");
+        drop(first);
     }
 
     #[test]
@@ -408,9 +524,9 @@ mod tests {
         let (id, first) = (Id::from(7), enter(&gate, 7, true));
         claimed(&gate, 7, true);
         assert!(gate.try_close(&id) && gate.release(&id));
-        assert_eq!(gate.close(&id), HandoverGate::Gone);
+        assert_eq!(gate.close(&id, Time::ZERO), HandoverGate::Gone);
         let second = enter(&gate, 7, false);
-        assert!(matches!(second.0, AtGate::Waits));
+        assert!(matches!(second.0, AtGate::Waits(_)));
         assert_eq!(gate.released(&id, false), Some(false));
         assert_eq!(claimed(&gate, 7, true), (1, false));
         assert!(gate.try_close(&id) && gate.release(&id));
@@ -430,7 +546,7 @@ mod tests {
         assert_eq!((gate.lose(&id), gate.lose(&id)), (Some(false), None));
         assert_eq!(claimed(&gate, 7, true), (1, false));
         assert_eq!((gate.lose(&id), gate.owns(&id)), (None, false));
-        assert!(gate.try_close(&id) == gate.reopen(&id), "nothing is left of it");
+        assert!(!gate.try_close(&id) && !gate.reopen(&id), "nothing is left of it");
         drop((first, second));
     }
 }

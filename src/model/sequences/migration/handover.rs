@@ -33,16 +33,22 @@ enum AtHome {
 
 /// Gives up a sequence that another server wants, or goes on with that.
 pub(in crate::model) fn hand_over(model: &Arc<ModelScheduler>, id: &Id) -> HandoverState {
-    let Some(gate) = model.gate.clone() else { return HandoverState::Done };
-    let asked = match gate.close(id) {
-        HandoverGate::Gone => return HandoverState::Done,
+    let Some(gate) = model.gate.clone() else { return HandoverState::Absent };
+    let asked = match gate.close(id, model.now()) {
+        // If it is released at present, the gate still has it.
+        HandoverGate::Gone if gate.owns(id) => return HandoverState::Done,
+        HandoverGate::Gone => return HandoverState::Absent,
         HandoverGate::Busy => return HandoverState::Busy,
         HandoverGate::Closed { asked } => asked,
     };
     match at_home(model, id) {
         AtHome::Busy => {}
         AtHome::Idle(view) if !asked => {
-            gate.set_asked(id, ask_to_leave(model, &gate, id, &view));
+            // Before it is asked, because its reply may be here at once.
+            gate.set_asked(id, true);
+            if !ask_to_leave(model, &gate, id, &view) {
+                gate.set_asked(id, false);
+            }
         }
         AtHome::Idle(_) => {}
         AtHome::Unrun(seq, step, file) => drop(restart::leave(model, seq, Leaving::Spill, step, file)),
@@ -85,10 +91,13 @@ fn at_home(model: &ModelScheduler, id: &Id) -> AtHome {
     }
 }
 
-/// Releases an id without a sequence. Other servers learn how its last sequence ended.
+/// Releases an id without a sequence. Other servers learn how its last sequence ended. If that was dropped because this server was late, no
+/// other server need have taken it over, and its next step goes on from its stored state.
 fn unused(table: &Table, model: &str, id: &Id) -> TierChange {
     let ended = table.core.end_of(id).map(|stone| table.ended_state(stone));
-    TierChange::Release { key: TierKey::new(model, id), left: Released::Nothing { ended } }
+    let is_fenced = ended.as_ref().is_some_and(|ended| ended.why == EndReason::Fenced);
+    let left = if is_fenced { Released::AsStored { ended } } else { Released::Nothing { ended } };
+    TierChange::Release { key: TierKey::new(model, id), left }
 }
 
 /// Asks the instance of an idle sequence for its state. Returns whether it was asked.
@@ -121,19 +130,41 @@ fn release(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, of: Vec<Releas
     gate.store().clone().write(changes, move |failed| {
         let Some(model) = weak.upgrade() else { return };
         for (place, (id, kept)) in ids.into_iter().enumerate() {
-            let error = failed.iter().find(|(of, _)| *of == place);
-            if let Some((_, error)) = error {
-                tracing::debug!(model = model.name, %error, "a sequence is not released yet");
-                if let Some(kept) = kept {
-                    model.table.lock().keep_again(id.clone(), kept);
+            match failed.iter().find(|(of, _)| *of == place) {
+                None => released(&model, &gate, &id),
+                Some((_, error)) => {
+                    tracing::debug!(model = model.name, %error, "a sequence is not released yet");
+                    not_released(&model, &gate, id, kept);
                 }
-                gate.note_unused(vec![id.clone()]);
-            }
-            if let Some(begins) = gate.released(&id, error.is_some()) {
-                claims::claim(&model, &gate, id, begins);
             }
         }
     });
+}
+
+/// Another server may have this id now. Requests that wait for it claim it.
+fn released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: &Id) {
+    if let Some(begins) = gate.released(id, false) {
+        claims::claim(model, gate, id.clone(), begins);
+    }
+}
+
+/// The release of an id has failed. If the store refused it, the sequence goes on here. If there was no answer, another server may have the
+/// sequence: so it is not here any more, and the next request claims it. What is stored of it is all that there is.
+fn not_released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: Id, kept: Option<KeptSequence>) {
+    let key = TierKey::new(&model.name, &id);
+    let shared = gate.store().shared();
+    if shared.is_some_and(|shared| !shared.holds(&key)) {
+        released(model, gate, &id);
+        // If the release did not reach Redis, the sequence would stay with this server.
+        return shared.into_iter().for_each(|shared| shared.disown(key.clone()));
+    }
+    if let Some(kept) = kept {
+        model.table.lock().keep_again(id.clone(), kept);
+    }
+    gate.note_unused(vec![id.clone()]);
+    if gate.released(&id, true).is_some() {
+        claims::go_on(model, gate, &id, true);
+    }
 }
 
 /// The sequence did not become idle in time. It stays here, and the requests that waited go on.

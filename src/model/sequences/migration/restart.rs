@@ -91,10 +91,20 @@ type Resumable = (Id, u64, Arc<StateHead>, Option<Duration>);
 /// The stored sequences of a model.
 pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<Resumable> {
     let now = model.now();
-    let left = |kept: &KeptSequence| (kept.until != Time::NEVER).then(|| kept.until - now);
     let table = model.table.lock();
-    let version = |kept: &KeptSequence| table.successions.successor_of(kept.version_digest()).version;
-    table.kept.iter().map(|(id, kept)| (id.clone(), version(kept), Arc::clone(&kept.head), left(kept))).collect()
+    table.kept.iter().map(|(id, kept)| one_resumable(&table, now, id, kept)).collect()
+}
+
+/// The stored sequence of this id.
+pub(in crate::model) fn find_resumable(model: &ModelScheduler, id: &Id) -> Option<Resumable> {
+    let now = model.now();
+    let table = model.table.lock();
+    table.kept.get(id).map(|kept| one_resumable(&table, now, id, kept))
+}
+
+fn one_resumable(table: &Table, now: Time, id: &Id, kept: &KeptSequence) -> Resumable {
+    let version = table.successions.successor_of(kept.version_digest()).version;
+    (id.clone(), version, Arc::clone(&kept.head), (kept.until != Time::NEVER).then(|| kept.until - now))
 }
 
 // === the server stops ===

@@ -11,7 +11,8 @@ use crate::model::sequences::entry::claims;
 use crate::model::sequences::migration::restart;
 use crate::model::sequences::offloaded::ImportOrigin;
 use crate::model::sequences::scheduler::ModelScheduler;
-use crate::model::sequences::table::store_stages;
+use crate::model::sequences::table::{Import, store_stages};
+use crate::state::tier::{SharedSequence, StateHead, TierError, TierKey};
 use crate::telemetry::ended_reason;
 
 /// Places of the table that are read under one lock.
@@ -85,18 +86,23 @@ pub enum ResumableFrom {
 pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequence> {
     let mut all: Vec<ResumableSequence> = restart::resumable(model)
         .into_iter()
-        .map(|(id, version, head, left)| ResumableSequence {
-            id,
-            version,
-            step: head.step,
-            bytes: head.bytes,
-            left,
-            origin: ResumableFrom::Store,
-        })
+        .map(|(id, version, head, left)| ResumableSequence::stored(id, version, &head, left))
         .collect();
     let now = model.now();
     let table = model.table.lock();
-    all.extend(table.imports.all().map(|(id, import)| {
+    all.extend(table.imports.all().map(|(id, import)| ResumableSequence::imported(id, import, now)));
+    drop(table);
+    all.extend(unowned(model));
+    all.sort_by_cached_key(|kept| kept.id.to_string());
+    all
+}
+
+impl ResumableSequence {
+    fn stored(id: Id, version: u64, head: &StateHead, left: Option<Duration>) -> ResumableSequence {
+        ResumableSequence { id, version, step: head.step, bytes: head.bytes, left, origin: ResumableFrom::Store }
+    }
+
+    fn imported(id: &Id, import: &Import, now: Time) -> ResumableSequence {
         let ImportOrigin { step, carried, given } = &import.origin;
         let version =
             carried.as_ref().map(|carried| carried.load.version).or(given.as_ref().map(|given| given.version));
@@ -104,11 +110,43 @@ pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequen
         let left = (import.until() != Time::NEVER).then(|| import.until().since(now));
         let origin = if carried.is_some() { ResumableFrom::Reload } else { ResumableFrom::Operator };
         ResumableSequence { id: id.clone(), version, step: *step, bytes, left, origin }
-    }));
-    drop(table);
-    all.extend(unowned(model));
-    all.sort_by_cached_key(|kept| kept.id.to_string());
-    all
+    }
+}
+
+/// A sequence that does not live here. At least one of both is there.
+#[derive(Debug, Clone)]
+pub struct AbsentSequence {
+    /// The other server that has it, if several servers share the store.
+    pub node: Option<String>,
+    /// Its stored state, or the state that waits for its next step.
+    pub state: Option<ResumableSequence>,
+}
+
+/// Finds the sequence of an id that does not live here: its state here, or else its record in the store that servers share. Reads one record
+/// and no list. An error if that store does not answer.
+pub(in crate::model) fn find(model: &ModelScheduler, id: &Id) -> Result<Option<AbsentSequence>, Failure> {
+    let here = restart::find_resumable(model, id)
+        .map(|(id, version, head, left)| ResumableSequence::stored(id, version, &head, left))
+        .or_else(|| model.table.lock().imports.get(id).map(|of| ResumableSequence::imported(id, of, model.now())));
+    if here.is_some() {
+        return Ok(Some(AbsentSequence { node: None, state: here }));
+    }
+    let Some(gate) = model.gate.as_ref().filter(|gate| gate.is_active()) else { return Ok(None) };
+    let Some(shared) = gate.store().shared() else { return Ok(None) };
+    let failed =
+        |error: TierError| Failure::Store { model: model.name.clone(), id: id.clone(), why: error.to_string() };
+    let found = shared.find(&TierKey::new(&model.name, id)).map_err(failed)?;
+    Ok(found.map(|SharedSequence { node, stored }| {
+        let state = stored.map(|(head, left)| {
+            ResumableSequence::stored(
+                id.clone(),
+                head.version,
+                &head,
+                left.or(head.idle_left).filter(|_| node.is_none()),
+            )
+        });
+        AbsentSequence { node, state }
+    }))
 }
 
 /// Stored sequences that belong to no server, if several servers share the store. At most [`UNOWNED`].
@@ -117,14 +155,7 @@ fn unowned(model: &ModelScheduler) -> Vec<ResumableSequence> {
     match shared.unowned(&model.name, UNOWNED) {
         Ok(found) => found
             .into_iter()
-            .map(|(id, head, left)| ResumableSequence {
-                id,
-                version: head.version,
-                step: head.step,
-                bytes: head.bytes,
-                left: left.or(head.idle_left),
-                origin: ResumableFrom::Store,
-            })
+            .map(|(id, head, left)| ResumableSequence::stored(id, head.version, &head, left.or(head.idle_left)))
             .collect(),
         Err(error) => {
             tracing::warn!(model = model.name, %error, "sequences that belong to no server are not listed");

@@ -13,6 +13,6 @@ pub(in crate::model) mod usage;
 
 pub use capture::CaptureLimits;
 pub use history::{PastRefusal, PastStep, SequenceHistory};
-pub use listing::{EndedSequence, LiveSequence, ResumableFrom, ResumableSequence};
+pub use listing::{AbsentSequence, EndedSequence, LiveSequence, ResumableFrom, ResumableSequence};
 pub use state_transfer::TransferError;
 pub use usage::VersionStatistics;

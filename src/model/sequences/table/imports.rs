@@ -117,6 +117,11 @@ impl Imports {
         if self.by_id.is_empty() { None } else { self.by_id.remove(id) }
     }
 
+    /// The state that waits for a step of this id.
+    pub(in crate::model::sequences) fn get(&self, id: &Id) -> Option<&Import> {
+        self.by_id.get(id)
+    }
+
     /// All waiting states, with their ids.
     pub(in crate::model::sequences) fn all(&self) -> impl Iterator<Item = (&Id, &Import)> {
         self.by_id.iter()

@@ -11,7 +11,16 @@ use crate::model::sequences::jobs::{Job, SequencePermit};
 use crate::model::sequences::offloaded::{ImportOrigin, KeptSequence, WrittenSequence};
 use crate::processing::SequenceScratch;
 use crate::state::budget::Ticket;
+use crate::state::tier::TierKey;
 use crate::tensor::Tensor;
+
+/// Whether a START finds a stored state of its id that is not listed as a sequence. A sequence that was dropped because this server was late
+/// leaves one, until the id is released.
+fn leaves_state(durable: &LoadDurability, job: &Job) -> bool {
+    let is_new = job.source.resumed.is_none() && job.source.replaces.is_none();
+    let key = || TierKey::new(&job.load.settings.name, &job.id);
+    is_new && durable.store.shared().is_some() && durable.store.head(&key()).is_some()
+}
 
 /// The data of all live sequences, by the index of their keys.
 #[derive(Debug, Default)]
@@ -93,7 +102,10 @@ impl Live {
             load.durable.as_ref().filter(|durable| durable.is_continual() && job.in_ensemble.holder.is_none());
         let is_shared = |durable: &&LoadDurability| durable.store.shared().is_some();
         let shared_id = load.durable.as_ref().filter(is_shared).map(|_| job.id.clone());
-        let written = continual.map(|durable| WrittenSequence::new(durable, job.id.clone(), job.source.resumed));
+        let written = continual.map(|durable| {
+            let written = WrittenSequence::new(durable, job.id.clone(), job.source.resumed);
+            WrittenSequence { is_stale: leaves_state(durable, job), ..written }
+        });
         Live {
             ticket,
             permit,
@@ -134,9 +146,11 @@ impl Live {
         }
     }
 
-    /// Records that it has ended. Takes its stored state, if the store must remove that.
+    /// Records that it has ended. Takes its stored state, if the store must remove that. A sequence that was dropped because this server was
+    /// late goes on from its stored state, here or on another server.
     pub(super) fn take_obsolete(&mut self, why: EndReason) -> Option<WrittenSequence> {
-        let stays = why == EndReason::Spilled || (self.is_forgotten && why == EndReason::End);
+        let stays =
+            matches!(why, EndReason::Spilled | EndReason::Fenced) || (self.is_forgotten && why == EndReason::End);
         self.written.take().filter(|_| !stays)
     }
 

@@ -404,10 +404,13 @@ impl Table {
     fn take_note(&mut self, now: Time, note: Note) {
         let change = match note {
             // The sequence restarts in the memory that it has.
-            Note::Ended(seq, why) if self.core.id_of(seq).is_some() => self.live_mut(seq).map(|live| {
-                live.begin_anew();
-                (Arc::clone(&live.load), SequenceChange::Ended(why))
-            }),
+            Note::Ended(seq, why) if self.core.id_of(seq).is_some() => {
+                self.recent.end(seq, why);
+                self.live_mut(seq).map(|live| {
+                    live.begin_anew();
+                    (Arc::clone(&live.load), SequenceChange::Ended(why))
+                })
+            }
             Note::Started(seq, req) if self.live_mut(seq).is_some() => {
                 let job = self.jobs.get_mut(req).and_then(JobStage::job_mut);
                 let taken = job.map(|job| (job.start_keys(), job.claims.permit.take(), job.in_ensemble.holder.take()));

@@ -133,14 +133,21 @@ impl RecentSteps {
         from: usize,
         most: usize,
     ) -> (Vec<(BatchId, Id)>, Option<usize>) {
-        let ended = self.orderly.iter().chain(&self.others).map(|steps| Some(steps.as_ref()));
-        let all = self.live.iter().map(Option::as_deref).chain(ended);
+        let places = self.live.len() + self.orderly.len() + self.others.len();
+        let next = from.saturating_add(most).min(places);
+        // The part of the portion that is among `len` places from `first` on. Nothing walks over the places before it.
+        let part = |first: usize, len: usize| {
+            let within = |place: usize| place.saturating_sub(first).min(len);
+            within(from)..within(next)
+        };
+        let live = self.live.get(part(0, self.live.len())).unwrap_or_default().iter().filter_map(Option::as_deref);
+        let orderly = self.orderly.range(part(self.live.len(), self.orderly.len()));
+        let others = self.others.range(part(self.live.len() + self.orderly.len(), self.others.len()));
         let of = |steps: &SequenceSteps| {
             let found = batches.iter().filter(|batch| steps.is_in(**batch));
             found.map(|batch| (*batch, steps.id.clone())).collect::<Vec<_>>()
         };
-        let found = all.skip(from).take(most).flatten().flat_map(of).collect();
-        let (next, places) = (from + most, self.live.len() + self.orderly.len() + self.others.len());
+        let found = live.chain(orderly.chain(others).map(Box::as_ref)).flat_map(of).collect();
         (found, (next < places).then_some(next))
     }
 }
@@ -243,5 +250,19 @@ mod tests {
         assert_eq!(found(0, 100), (vec![Id::Int(1), Id::Int(3), Id::Int(2)], None));
         assert_eq!(found(0, 2), (vec![Id::Int(1)], Some(2)), "in portions");
         assert_eq!(found(2, 4), (vec![Id::Int(3), Id::Int(2)], None));
+        recent.add((seq(5, 1), true), &Id::Int(5), step(1, 5));
+        recent.end(seq(1, 1), EndReason::End);
+        let all = recent.in_batches(&[batch(5)], 0, usize::MAX).0;
+        assert_eq!(all.len(), 4);
+        for most in 1..10 {
+            let (mut portions, mut from) = (Vec::new(), Some(0));
+            while let Some(place) = from {
+                let (found, next) = recent.in_batches(&[batch(5)], place, most);
+                portions.extend(found);
+                from = next;
+            }
+            assert_eq!(portions, all, "portions of {most}");
+        }
+        assert_eq!(recent.in_batches(&[batch(5)], 1000, 2), (vec![], None), "the table has shrunk meanwhile");
     }
 }

@@ -15,7 +15,7 @@ use crate::model::load::{LoadDurability, LoadedModel};
 use crate::model::sequences::jobs::{BatchOfStep, ChosenBy, Job, LentRequest, PostTask};
 use crate::model::sequences::offloaded::{Forgotten, KeptSequence, MemoryWait, UnwrittenFile};
 use crate::processing::CallFacts;
-use crate::state::tier::EndedState;
+use crate::state::tier::{EndedState, StateHead};
 
 use super::batch::TakenBatch;
 use super::imports::Import;
@@ -323,10 +323,14 @@ impl Table {
         if stays {
             return self.keep_again(id, KeptSequence { until, ..kept });
         }
-        self.spilling.failed.push((id.clone(), Arc::clone(&kept.head)));
+        // A sequence that came from another server was written there as another incarnation, which this server may not write any more.
+        let is_same = kept.head.incarnation == kept.incarnation;
+        let anew = || Arc::new(StateHead::clone(&kept.head).of_incarnation(kept.incarnation, &file));
+        let head = if is_same { Arc::clone(&kept.head) } else { anew() };
+        self.spilling.failed.push((id.clone(), Arc::clone(&head)));
         self.actions.wants_memory = true;
         let unwritten = Some(Arc::new(UnwrittenFile::new(file, &self.spilling.unwritten)));
-        self.keep_again(id, KeptSequence { until, unwritten, ..kept });
+        self.keep_again(id, KeptSequence { head, until, unwritten, ..kept });
     }
 
     pub(in crate::model::sequences) fn keep_again(&mut self, id: Id, kept: KeptSequence) {

@@ -1,7 +1,7 @@
 //! Takes sequences over, on one thread for all models. Claims that arrive together are sent together. A sequence of another live server is
 //! asked for until that server has given it up, or until the time is over.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,13 +65,23 @@ impl fmt::Debug for ClaimTask {
 }
 
 /// The claims that wait for the thread. Their number is bounded by that of requests.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Claims(Arc<ClaimQueue>);
+
+/// Sequences that may belong to this server in Redis although no model has them, each with the epoch in which the tier held it then.
+type AstrayKeys = HashMap<TierKey, Option<u64>>;
 
 #[derive(Debug, Default)]
 struct ClaimQueue {
-    tasks: Mutex<(VecDeque<ClaimTask>, bool)>,
+    queued: Mutex<QueuedClaims>,
     added: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueuedClaims {
+    tasks: VecDeque<ClaimTask>,
+    astray: AstrayKeys,
+    closed: bool,
 }
 
 /// Maximum number of claims in one bundle.
@@ -83,6 +93,9 @@ const LONGEST: Duration = Duration::from_millis(50);
 /// Time after which the other server is asked again, if it did not hear it.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
+/// Time after which Redis is asked again to free sequences that are astray.
+const FREE_AGAIN: Duration = Duration::from_millis(250);
+
 /// A claim that was not decided yet.
 struct WaitingClaim {
     task: ClaimTask,
@@ -91,22 +104,31 @@ struct WaitingClaim {
     asked: Option<Instant>,
     /// The node that has the sequence.
     node: Option<String>,
+    /// Whether the sequence may belong to this server already.
+    may_be_ours: bool,
 }
 
 impl Claims {
     pub(super) fn push(&self, task: ClaimTask) {
-        let mut tasks = self.0.tasks.lock();
-        if tasks.1 {
-            drop(tasks);
+        let mut queued = self.0.queued.lock();
+        if queued.closed {
+            drop(queued);
             return (task.done)(Err(TierError::Closed.into()));
         }
-        tasks.0.push_back(task);
-        drop(tasks);
+        queued.tasks.push_back(task);
+        drop(queued);
+        self.0.added.notify_one();
+    }
+
+    /// Frees a sequence that no model here has, if it belongs to this server in Redis. `epoch` is that in which the tier holds it. Does nothing
+    /// if the sequence has been claimed since.
+    pub(super) fn disown(&self, key: TierKey, epoch: Option<u64>) {
+        self.0.queued.lock().astray.insert(key, epoch);
         self.0.added.notify_one();
     }
 
     pub(super) fn close(&self) {
-        self.0.tasks.lock().1 = true;
+        self.0.queued.lock().closed = true;
         self.0.added.notify_one();
     }
 
@@ -119,25 +141,29 @@ impl Claims {
         next: Box<NextIncarnation>,
     ) -> Box<dyn FnOnce() + Send> {
         let queue = Arc::clone(&self.0);
-        Box::new(move || ClaimThread { tier, lease, link, next, waiting: Vec::new() }.run(&queue))
+        Box::new(move || {
+            let (waiting, astray, freed) = (Vec::new(), AstrayKeys::new(), Instant::now());
+            ClaimThread { tier, lease, link, next, waiting, astray, freed }.run(&queue);
+        })
     }
 }
 
 impl ClaimQueue {
     /// New tasks, once there are any or this time has come. `None` once the queue is closed.
-    fn next(&self, until: Option<Instant>) -> Option<Vec<ClaimTask>> {
-        let mut tasks = self.tasks.lock();
-        while tasks.0.is_empty() && !tasks.1 {
+    fn next(&self, until: Option<Instant>) -> Option<(VecDeque<ClaimTask>, AstrayKeys)> {
+        let mut queued = self.queued.lock();
+        while queued.tasks.is_empty() && queued.astray.is_empty() && !queued.closed {
             match until {
-                None => self.added.wait(&mut tasks),
+                None => self.added.wait(&mut queued),
                 Some(until) => {
-                    if self.added.wait_until(&mut tasks, until).timed_out() {
+                    if self.added.wait_until(&mut queued, until).timed_out() {
                         break;
                     }
                 }
             }
         }
-        if tasks.1 { None } else { Some(tasks.0.drain(..).collect()) }
+        let closed = queued.closed;
+        (!closed).then(|| (std::mem::take(&mut queued.tasks), std::mem::take(&mut queued.astray)))
     }
 }
 
@@ -147,22 +173,66 @@ struct ClaimThread {
     link: RedisLink,
     next: Box<NextIncarnation>,
     waiting: Vec<WaitingClaim>,
+    astray: AstrayKeys,
+    /// When Redis is asked again to free what is astray.
+    freed: Instant,
 }
 
 impl ClaimThread {
     fn run(mut self, queue: &ClaimQueue) {
         loop {
-            let due = self.waiting.iter().map(|claim| claim.next).min();
-            let Some(tasks) = queue.next(due) else { break };
+            let frees = (!self.astray.is_empty()).then_some(self.freed);
+            let due = self.waiting.iter().map(|claim| claim.next).chain(frees).min();
+            let Some((tasks, astray)) = queue.next(due) else { break };
+            if self.astray.is_empty() {
+                self.freed = Instant::now();
+            }
+            self.astray.extend(astray);
             let now = Instant::now();
-            let claim = |task| WaitingClaim { task, since: now, next: now, asked: None, node: None };
+            let claim =
+                |task| WaitingClaim { task, since: now, next: now, asked: None, node: None, may_be_ours: false };
             self.waiting.extend(tasks.into_iter().map(claim));
             self.try_due(now);
+            self.free_astray(now);
         }
-        let left = std::mem::take(&mut queue.tasks.lock().0);
+        let left = std::mem::take(&mut queue.queued.lock().tasks);
         let waiting = self.waiting.into_iter().map(|claim| claim.task);
         left.into_iter().chain(waiting).for_each(|task| (task.done)(Err(TierError::Closed.into())));
     }
+
+    // === sequences that belong to this server, and that no model has ===
+
+    /// Frees some sequences that are astray. Runs on this thread, because no claim of theirs may be under way meanwhile.
+    fn free_astray(&mut self, now: Instant) {
+        if self.astray.is_empty() || now < self.freed {
+            return;
+        }
+        let waiting: HashSet<&TierKey> = self.waiting.iter().map(|claim| &claim.task.key).collect();
+        let tier = &self.tier;
+        // A claim that waits decides it. A claim that was decided since has another epoch.
+        self.astray.retain(|key, epoch| !waiting.contains(key) && tier.epoch_of(key) == *epoch);
+        let portion: Vec<TierKey> = self.astray.keys().take(PORTION).cloned().collect();
+        let (mut bundle, owned) = (Bundle::new(), keys::owned(&tier.run));
+        for key in &portion {
+            if let Some(epoch) = self.astray.insert(key.clone(), None).flatten() {
+                tier.lose(key, epoch);
+            }
+            bundle.script(
+                RecordScript::Disown,
+                &[&keys::record(key), owned.as_bytes()],
+                &[tier.run.as_bytes(), &key.encode(), tier.next_number().as_bytes()],
+            );
+        }
+        match self.link.send(&bundle) {
+            Ok(_) => portion.iter().for_each(|key| _ = self.astray.remove(key)),
+            Err(error) => {
+                tracing::debug!(%error, "sequences that no model of this server has are not freed yet");
+                self.freed = now + FREE_AGAIN;
+            }
+        }
+    }
+
+    // === claims ===
 
     fn try_due(&mut self, now: Instant) {
         let mut due: Vec<WaitingClaim> = self.waiting.extract_if(.., |claim| claim.next <= now).collect();
@@ -174,6 +244,7 @@ impl ClaimThread {
     }
 
     fn try_portion(&mut self, portion: Vec<WaitingClaim>) {
+        let lost = self.lease.lost();
         // Without a heartbeat in Redis, any server could take the sequences at once.
         if !self.lease.holds() {
             let address = self.link.address().shown.clone();
@@ -185,10 +256,13 @@ impl ClaimThread {
         let answers = self.send(&portion);
         let mut asks = Bundle::new();
         match answers {
-            Err(error) => portion.into_iter().for_each(|claim| (claim.task.done)(Err(error.clone().into()))),
+            Err(error) => portion.into_iter().for_each(|claim| {
+                self.astray.insert(claim.task.key.clone(), None);
+                (claim.task.done)(Err(error.clone().into()));
+            }),
             Ok(answers) => {
                 for (claim, answer) in portion.into_iter().zip(answers) {
-                    self.decide(claim, answer, &mut asks);
+                    self.decide(claim, answer, lost, &mut asks);
                 }
             }
         }
@@ -206,25 +280,42 @@ impl ClaimThread {
             let begins: &[u8] = if *begins { b"1" } else { b"0" };
             bundle.script(
                 RecordScript::Claim,
-                &[&keys::record(key), owned.as_bytes(), &keys::end(key)],
-                &[run.as_bytes(), begins, &key.encode()],
+                &[&keys::record(key), owned.as_bytes(), &keys::end(key), keys::RECORD_EPOCH.as_bytes()],
+                &[run.as_bytes(), begins, &key.encode(), self.tier.next_number().as_bytes()],
             );
         }
         let answers = self.link.send(&bundle)?;
         Ok(answers.iter().map(|a| ClaimAnswer::read(a).ok_or_else(|| self.link.unexpected(a))).collect())
     }
 
-    fn decide(&mut self, mut claim: WaitingClaim, answer: Result<ClaimAnswer, TierError>, asks: &mut Bundle) {
+    /// `lost`: how often the lease had been lost before the claim was sent.
+    fn decide(
+        &mut self,
+        mut claim: WaitingClaim,
+        answer: Result<ClaimAnswer, TierError>,
+        lost: u64,
+        asks: &mut Bundle,
+    ) {
         match answer {
-            Err(error) => (claim.task.done)(Err(error.into())),
+            Err(error) => {
+                self.astray.insert(claim.task.key.clone(), None);
+                (claim.task.done)(Err(error.into()));
+            }
             Ok(ClaimAnswer::None { end }) => {
                 let ended = EndedState::decode(&end).map(|(_, ended)| ended);
                 (claim.task.done)(Ok(ClaimOutcome::Unknown { ended }));
             }
             Ok(ClaimAnswer::Held { epoch, left, head, blob, end }) => {
-                let outcome = self.hold(&claim, (epoch, left), (&head, &end), blob);
-                (claim.task.done)(outcome.map_err(ClaimFailure::from));
+                match self.hold(&claim, (epoch, left), (&head, &end), blob, lost) {
+                    Ok(Some(outcome)) => (claim.task.done)(Ok(outcome)),
+                    Ok(None) => self.claim_again(claim),
+                    Err(error) => {
+                        self.astray.insert(claim.task.key.clone(), None);
+                        (claim.task.done)(Err(error.into()));
+                    }
+                }
             }
+            Ok(ClaimAnswer::Late) => self.claim_again(claim),
             Ok(ClaimAnswer::Owned { owner, node }) => {
                 let now = Instant::now();
                 if claim.asked.is_none_or(|asked| now.duration_since(asked) >= ASK_AGAIN) {
@@ -238,24 +329,36 @@ impl ClaimThread {
         }
     }
 
+    /// The lease ended before the answer came. So another server may have the sequence since.
+    fn claim_again(&mut self, mut claim: WaitingClaim) {
+        claim.may_be_ours = true;
+        let failure = ClaimFailure::NoLease { address: self.link.address().shown.clone() };
+        self.wait_on(claim, self.lease.lease(), &failure);
+    }
+
     /// Tries a claim again later, or ends it with this failure if it has waited this long.
     fn wait_on(&mut self, mut claim: WaitingClaim, patience: Duration, failure: &ClaimFailure) {
         let now = Instant::now();
         let waited = now.duration_since(claim.since);
         if waited >= patience {
+            if claim.may_be_ours {
+                self.astray.insert(claim.task.key.clone(), None);
+            }
             return (claim.task.done)(Err(failure.clone()));
         }
         claim.next = now + (waited / PART).clamp(SHORTEST, LONGEST);
         self.waiting.push(claim);
     }
 
+    /// `None`: the lease has ended meanwhile.
     fn hold(
         &self,
         claim: &WaitingClaim,
         (epoch, left): (u64, i64),
         (head, end): (&[u8], &[u8]),
         blob: String,
-    ) -> Result<ClaimOutcome, TierError> {
+        lost: u64,
+    ) -> Result<Option<ClaimOutcome>, TierError> {
         let key = claim.task.key.clone();
         let head = match head {
             [] => None,
@@ -266,7 +369,9 @@ impl ClaimThread {
             }
         };
         let since = (self.next)(head.as_ref().map_or(0, |head| head.incarnation));
-        self.tier.hold(key, HeldRecord { epoch, since, head: head.clone(), blob });
+        if !self.tier.hold(key, HeldRecord { epoch, since, head: head.clone(), blob }, &self.lease, lost) {
+            return Ok(None);
+        }
         let counts = self.tier.counts();
         counts.claimed.fetch_add(1, Ordering::Relaxed);
         if claim.node.is_some() {
@@ -274,6 +379,6 @@ impl ClaimThread {
         }
         let left = u64::try_from(left).ok().map(Duration::from_millis);
         let ended = EndedState::decode(end).map(|(_, ended)| ended).filter(|_| head.is_none());
-        Ok(ClaimOutcome::Held { head, incarnation: since, left, ended })
+        Ok(Some(ClaimOutcome::Held { head, incarnation: since, left, ended }))
     }
 }

@@ -1,7 +1,8 @@
 //! Keeps the lease of this server, and frees the sequences of servers that are gone.
 //!
 //! If a heartbeat comes too late, other servers may have taken sequences over. Then this server first sends a heartbeat, which stops that, and
-//! asks Redis which sequences are still its own. Only after that it has a lease again.
+//! asks Redis which sequences are still its own. Only after that it has a lease again. It knows that it was late by its own clock, and by what
+//! Redis says: the life of a heartbeat ends with its key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,75 +10,81 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use super::claims::Claims;
 use super::host::StopSign;
 use super::keys;
 use super::lease::LeaseClock;
 use super::link::{Bundle, RedisLink};
-use super::scripts::{RecordScript, text};
+use super::scripts::{RecordScript, bytes, number, text};
 use super::shared_tier::SharedTier;
 use crate::state::tier::error::TierError;
+use crate::state::tier::record::TierKey;
 
 /// Leases that pass without a heartbeat before a server's sequences are freed. A claim does not wait for that.
 const GONE: u32 = 10;
 /// Maximum number of sequences that are freed at a time.
-const PORTION: usize = 64;
+const PORTION: usize = 256;
+/// Number of sequences that Redis looks at for one portion of those of this server.
+const SCANNED: &[u8] = b"1000";
 /// Time between two looks for sequences that this server owns and does not use.
 const UNUSED: Duration = Duration::from_secs(10);
 /// Longest time between two attempts while Redis is away.
 const AGAIN: Duration = Duration::from_millis(50);
 
+const LOST: &str = "the lease of this server has ended: it refuses steps of shared sequences until it has one";
+
 pub(super) struct Heartbeat {
     tier: Arc<SharedTier>,
     lease: Arc<LeaseClock>,
+    claims: Claims,
     link: RedisLink,
     node: String,
     stop: Arc<StopSign>,
-    /// Whether the lease ended since the sequences were checked.
-    has_lapsed: bool,
     /// Whether the last heartbeat failed.
     is_away: bool,
     /// Servers without a heartbeat, and since when.
     gone: HashMap<String, Instant>,
     swept: Instant,
     tidied: Instant,
+    /// Where the look through the sequences of this server in Redis goes on.
+    cursor: String,
 }
 
 impl Heartbeat {
     pub(super) fn new(
-        tier: Arc<SharedTier>,
-        lease: Arc<LeaseClock>,
+        (tier, lease, claims): (Arc<SharedTier>, Arc<LeaseClock>, Claims),
         link: RedisLink,
         node: String,
         stop: Arc<StopSign>,
     ) -> Heartbeat {
-        let (swept, tidied) = (Instant::now(), Instant::now());
-        let (has_lapsed, is_away, gone) = (false, false, HashMap::new());
-        Heartbeat { tier, lease, link, node, stop, has_lapsed, is_away, gone, swept, tidied }
+        let (swept, tidied, cursor) = (Instant::now(), Instant::now(), "0".to_owned());
+        let (is_away, gone) = (false, HashMap::new());
+        Heartbeat { tier, lease, claims, link, node, stop, is_away, gone, swept, tidied, cursor }
     }
 
-    /// Sends a heartbeat, and gives the lease from this time on.
-    pub(super) fn beat(
-        link: &mut RedisLink,
-        run: &str,
-        node: &str,
-        lease: &LeaseClock,
-        sent: Instant,
-    ) -> Result<(), TierError> {
-        Heartbeat::send(link, run, node, lease.lease())?;
-        lease.renewed(sent);
+    /// Sends the first heartbeat of a server, which has no sequence yet.
+    pub(super) fn first(link: &mut RedisLink, run: &str, node: &str, lease: &LeaseClock) -> Result<(), TierError> {
+        let sent = lease.now();
+        let life = Heartbeat::send(link, run, node, lease.lease())?;
+        lease.renewed(sent, life);
         Ok(())
     }
 
-    fn send(link: &mut RedisLink, run: &str, node: &str, lease: Duration) -> Result<(), TierError> {
+    /// Sends a heartbeat. Returns its life.
+    fn send(link: &mut RedisLink, run: &str, node: &str, lease: Duration) -> Result<u64, TierError> {
         let millis = lease.as_millis().to_string();
         let mut bundle = Bundle::new();
-        bundle.command("SET", &[keys::beat(run).as_bytes(), node.as_bytes(), b"PX", millis.as_bytes()]);
-        bundle.command("SADD", &[keys::RUNS.as_bytes(), run.as_bytes()]);
-        let answers = link.send(&bundle)?;
-        match answers.iter().find(|answer| matches!(answer, Value::ServerError(_))) {
-            Some(error) => Err(link.unexpected(error)),
-            None => Ok(()),
-        }
+        bundle.script(
+            RecordScript::Beat,
+            &[keys::beat(run).as_bytes(), keys::RUNS.as_bytes()],
+            &[run.as_bytes(), node.as_bytes(), millis.as_bytes()],
+        );
+        let answer = link.send(&bundle)?.pop().unwrap_or(Value::Nil);
+        text(&answer).and_then(|life| life.parse().ok()).ok_or_else(|| link.unexpected(&answer))
+    }
+
+    fn beat(&mut self) -> Result<u64, TierError> {
+        Heartbeat::send(&mut self.link, &self.tier.run, &self.node, self.lease.lease())
     }
 
     pub(super) fn run(mut self) {
@@ -96,6 +103,9 @@ impl Heartbeat {
                 if let Some(host) = self.tier.host() {
                     host.release_unused(true);
                 }
+                if let Err(error) = self.find_astray() {
+                    tracing::debug!(%error, "the sequences of this server are not compared with those in Redis yet");
+                }
             }
         }
     }
@@ -107,32 +117,84 @@ impl Heartbeat {
             _ => {}
         }
         self.is_away = error.is_some();
-        if self.lease.lapse(Instant::now()) {
-            self.has_lapsed = true;
-            tracing::error!(
-                "the lease of this server has ended: it refuses steps of shared sequences until it has one"
-            );
+        self.note_lapse();
+    }
+
+    fn note_lapse(&self) {
+        if self.lease.lapse(self.lease.now()) {
+            tracing::error!("{LOST}");
         }
     }
 
-    fn renew(&mut self) -> Result<(), TierError> {
-        let sent = Instant::now();
-        self.has_lapsed |= self.lease.lapse(sent);
-        if !self.has_lapsed {
-            return Heartbeat::beat(&mut self.link, &self.tier.run, &self.node, &self.lease, sent);
+    /// Renews the lease. If it had ended by the time of the answer, the sequences here are checked first.
+    pub(super) fn renew(&mut self) -> Result<(), TierError> {
+        let sent = self.lease.now();
+        let life = self.beat()?;
+        // Redis cannot have lost the heartbeat as long as the lease holds by this clock, unless it has lost its data or a clock stood still.
+        if self.lease.holds() && life == self.lease.life() {
+            self.lease.renewed(sent, life);
+            return Ok(());
         }
-        Heartbeat::send(&mut self.link, &self.tier.run, &self.node, self.lease.lease())?;
-        let lost = self.tier.check_held(&mut self.link)?;
-        if !lost.is_empty() {
-            let sequences = lost.len();
-            tracing::error!(sequences, "sequences of this server belong to others now, and are dropped here");
-            if let Some(host) = self.tier.host() {
-                host.lost(lost);
+        if self.lease.end() {
+            tracing::error!("{LOST}");
+        }
+        let sent = self.check(sent, life)?;
+        self.lease.renewed(sent, life);
+        Ok(())
+    }
+
+    /// Drops the sequences that belong to others now. Sends a heartbeat with each portion, so that the others stay its own. Returns when the
+    /// last one was sent.
+    fn check(&mut self, mut sent: Duration, life: u64) -> Result<Duration, TierError> {
+        for portion in self.tier.portions() {
+            let now = self.lease.now();
+            if self.beat()? != life {
+                let (address, what) = (self.link.address().shown.clone(), "the heartbeat ended again".to_owned());
+                return Err(TierError::Unreachable { address, what });
+            }
+            sent = now;
+            let lost = self.tier.check(&mut self.link, &portion)?;
+            self.drop_lost(lost);
+        }
+        Ok(sent)
+    }
+
+    fn drop_lost(&self, lost: Vec<TierKey>) {
+        if lost.is_empty() {
+            return;
+        }
+        let sequences = lost.len();
+        tracing::error!(sequences, "sequences of this server belong to others now, and are dropped here");
+        if let Some(host) = self.tier.host() {
+            host.lost(lost);
+        }
+    }
+
+    // === sequences of this server that it does not know ===
+
+    /// Looks for sequences that belong to this server in Redis and that it does not hold, because a claim or a release got no answer.
+    pub(super) fn find_astray(&mut self) -> Result<(), TierError> {
+        let owned = keys::owned(&self.tier.run);
+        let mut bundle = Bundle::new();
+        bundle.command("SCARD", &[owned.as_bytes()]);
+        let counted = self.link.send(&bundle)?.first().and_then(number).and_then(|n| usize::try_from(n).ok());
+        if self.cursor == "0" && counted == Some(self.tier.held_count()) {
+            return Ok(());
+        }
+        let since = Instant::now();
+        loop {
+            let mut scan = Bundle::new();
+            scan.command("SSCAN", &[owned.as_bytes(), self.cursor.as_bytes(), b"COUNT", SCANNED]);
+            let answer = self.link.send(&scan)?.pop().unwrap_or(Value::Nil);
+            let Value::Array(parts) = &answer else { return Err(self.link.unexpected(&answer)) };
+            let [next, Value::Array(found)] = parts.as_slice() else { return Err(self.link.unexpected(&answer)) };
+            let found = found.iter().filter_map(|key| TierKey::decode(bytes(key)?));
+            found.filter(|key| !self.tier.holds(key)).for_each(|key| self.claims.disown(key, None));
+            self.cursor = text(next).unwrap_or_else(|| "0".to_owned());
+            if self.cursor == "0" || since.elapsed() >= self.lease.interval() / 2 {
+                return Ok(());
             }
         }
-        self.lease.renewed(sent);
-        self.has_lapsed = !self.lease.holds();
-        Ok(())
     }
 
     // === servers that are gone ===
@@ -165,11 +227,20 @@ impl Heartbeat {
             .filter(|(_, since)| now.duration_since(**since) >= limit)
             .map(|(run, _)| run.clone())
             .collect();
-        due.iter().try_for_each(|run| self.free(run))
+        // The next heartbeat must not wait for this.
+        let since = Instant::now();
+        for run in due {
+            while self.free(&run)? {
+                if since.elapsed() >= self.lease.interval() / 2 {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// Frees some sequences of a server that is gone. Once it has none, it is forgotten.
-    fn free(&mut self, run: &str) -> Result<(), TierError> {
+    /// Frees some sequences of a server that is gone. Once it has none, it is forgotten. Returns whether it may have more.
+    fn free(&mut self, run: &str) -> Result<bool, TierError> {
         let owned = keys::owned(run);
         let keys = self.members(&owned)?;
         let mut bundle = Bundle::new();
@@ -180,7 +251,8 @@ impl Heartbeat {
         if keys.is_empty() {
             bundle.command("SREM", &[keys::RUNS.as_bytes(), run.as_bytes()]);
         }
-        self.link.send(&bundle).map(drop)
+        let answers = self.link.send(&bundle)?;
+        Ok(!keys.is_empty() && answers.iter().all(|answer| bytes(answer) == Some(b"ok")))
     }
 
     fn members(&mut self, set: &str) -> Result<Vec<Vec<u8>>, TierError> {
@@ -189,7 +261,7 @@ impl Heartbeat {
         bundle.command("SRANDMEMBER", &[set.as_bytes(), most.as_bytes()]);
         let answer = self.link.send(&bundle)?.pop().unwrap_or(Value::Nil);
         let Value::Array(members) = answer else { return Err(self.link.unexpected(&answer)) };
-        Ok(members.iter().filter_map(|member| super::scripts::bytes(member).map(<[u8]>::to_vec)).collect())
+        Ok(members.iter().filter_map(|member| bytes(member).map(<[u8]>::to_vec)).collect())
     }
 
     fn strings(&mut self, command: &str, arguments: &[&[u8]]) -> Result<Vec<String>, TierError> {

@@ -10,8 +10,10 @@ use crate::state::tier::record::TierKey;
 /// How far a sequence is that another server wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandoverState {
-    /// It is released, or is not here.
+    /// It is released, or is about to be.
     Done,
+    /// No model here has it, nor is about to.
+    Absent,
     /// It is busy. Ask again soon.
     Busy,
 }

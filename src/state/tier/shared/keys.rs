@@ -6,6 +6,8 @@ use crate::state::tier::record::TierKey;
 pub(super) const RUNS: &str = "sequor:runs";
 /// The last epoch in use.
 pub(super) const EPOCH: &str = "sequor:epoch";
+/// The last epoch of a record. It counts for all records, so that a sequence that begins again does not get an epoch twice.
+pub(super) const RECORD_EPOCH: &str = "sequor:claims";
 /// The successions, by model.
 pub(super) const SUCCESSIONS: &str = "sequor:successions";
 /// The heartbeat of a server, followed by its run.

@@ -1,28 +1,55 @@
-//! Until when this server may answer for its sequences. Reads only its own monotonic clock.
+//! Until when this server may answer for its sequences. Reads only the clock of its own machine.
 //!
 //! Redis keeps the heartbeat for the lease from the time at which it got it. That is later than the time at which this server sent it, so
-//! this server stops first.
+//! this server stops first. On Linux the clock goes on while the machine is suspended, as the clock of Redis does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The lease of this server on its sequences. Its times are nanoseconds since it was made.
+use nix::time::{ClockId, clock_gettime};
+
+/// The lease of this server on its sequences. Its times are those of [`LeaseClock::now`].
 #[derive(Debug)]
 pub struct LeaseClock {
-    zero: Instant,
     lease: Duration,
-    /// Until when it holds; 0 if it does not.
+    /// Until when it holds, in nanoseconds; 0 if it does not.
     until: AtomicU64,
+    /// The life of the heartbeat in Redis that it was given for.
+    life: AtomicU64,
     /// How often it was lost.
     lost: AtomicU64,
+    /// By how many nanoseconds a test has set the clock forward.
+    #[cfg(test)]
+    ahead: AtomicU64,
 }
 
 /// The part of a lease that two clocks may differ by: 1/16.
 const MARGIN: u32 = 16;
 
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
+
+/// Time since the machine started. A machine without such a clock gets no lease.
+fn machine_time() -> Duration {
+    clock_gettime(CLOCK).map_or(Duration::MAX, Duration::from)
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl LeaseClock {
     pub(super) fn new(lease: Duration) -> LeaseClock {
-        LeaseClock { zero: Instant::now(), lease, until: AtomicU64::new(0), lost: AtomicU64::new(0) }
+        LeaseClock {
+            lease,
+            until: AtomicU64::new(0),
+            life: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            #[cfg(test)]
+            ahead: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn lease(&self) -> Duration {
@@ -34,39 +61,61 @@ impl LeaseClock {
         self.lease / 4
     }
 
-    fn since_zero(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.zero).as_nanos()).unwrap_or(u64::MAX)
+    pub(super) fn now(&self) -> Duration {
+        #[cfg(test)]
+        let now = machine_time() + Duration::from_nanos(self.ahead.load(Ordering::Acquire));
+        #[cfg(not(test))]
+        let now = machine_time();
+        now
     }
 
-    /// Records a heartbeat that was sent at this time, and that Redis has.
-    pub(super) fn renewed(&self, sent: Instant) {
-        let until = sent + (self.lease - self.lease / MARGIN);
-        self.until.store(self.since_zero(until).max(1), Ordering::Release);
+    #[cfg(test)]
+    pub(super) fn advance(&self, span: Duration) {
+        self.ahead.fetch_add(nanos(span), Ordering::AcqRel);
+    }
+
+    /// Records a heartbeat that was sent at this time, and that Redis has, with its life there.
+    pub(super) fn renewed(&self, sent: Duration, life: u64) {
+        let until = sent.saturating_add(self.lease - self.lease / MARGIN);
+        self.life.store(life, Ordering::Relaxed);
+        self.until.store(nanos(until).max(1), Ordering::Release);
+    }
+
+    pub(super) fn life(&self) -> u64 {
+        self.life.load(Ordering::Relaxed)
     }
 
     /// Whether this server may answer for its sequences at this time.
-    pub(super) fn holds_at(&self, now: Instant) -> bool {
-        self.since_zero(now) < self.until.load(Ordering::Acquire)
+    pub(super) fn holds_at(&self, now: Duration) -> bool {
+        nanos(now) < self.until.load(Ordering::Acquire)
     }
 
     /// Whether this server may answer for its sequences now.
     pub fn holds(&self) -> bool {
-        self.holds_at(Instant::now())
+        self.holds_at(self.now())
+    }
+
+    /// Whether it holds now and was not lost since [`Self::lost`] gave this number.
+    pub(super) fn holds_since(&self, lost: u64) -> bool {
+        self.lost() == lost && self.holds()
     }
 
     /// Ends the lease until the next heartbeat, if its time is over. Returns whether it had one.
-    pub(super) fn lapse(&self, now: Instant) -> bool {
-        let until = self.until.load(Ordering::Acquire);
-        if until == 0 || self.since_zero(now) < until {
-            return false;
+    pub(super) fn lapse(&self, now: Duration) -> bool {
+        !self.holds_at(now) && self.end()
+    }
+
+    /// Ends the lease until the next heartbeat. Returns whether it had one.
+    pub(super) fn end(&self) -> bool {
+        let had_one = self.until.swap(0, Ordering::AcqRel) != 0;
+        if had_one {
+            self.lost.fetch_add(1, Ordering::AcqRel);
         }
-        self.until.store(0, Ordering::Release);
-        self.lost.fetch_add(1, Ordering::Relaxed);
-        true
+        had_one
     }
 
     pub(super) fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+        self.lost.load(Ordering::Acquire)
     }
 }
 
@@ -77,13 +126,15 @@ mod tests {
     #[test]
     fn a_lease_ends_before_redis_forgets_the_heartbeat() {
         let clock = LeaseClock::new(Duration::from_secs(2));
-        let sent = clock.zero + Duration::from_secs(10);
+        let sent = clock.now() + Duration::from_secs(10);
         assert!(!clock.holds_at(sent), "there is no heartbeat yet");
-        clock.renewed(sent);
+        clock.renewed(sent, 1);
         assert!(clock.holds_at(sent + Duration::from_millis(1874)));
         assert!(!clock.holds_at(sent + Duration::from_millis(1876)));
         assert!(!clock.lapse(sent + Duration::from_millis(1800)) && clock.lapse(sent + Duration::from_secs(3)));
         assert_eq!((clock.lapse(sent + Duration::from_secs(4)), clock.lost()), (false, 1), "it is lost once");
         assert!(!clock.holds_at(sent), "a lapsed lease does not hold before the next heartbeat");
+        clock.renewed(clock.now(), 2);
+        assert!(clock.holds_since(1) && !clock.holds_since(0), "it was lost in between");
     }
 }

@@ -3,13 +3,18 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{Client, Connection, ConnectionLike as _, IntoConnectionInfo as _, Pipeline, Value};
 
 use super::scripts::{RecordScript, SCRIPTS};
 use crate::state::tier::error::TierError;
 
 /// Maximum time for a connection, and for the answers to one bundle of commands.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// Idle time of a connection after which the system asks whether the other end is there.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Maximum number of characters of what Redis says, in the log and for clients.
+const SAID: usize = 200;
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -17,6 +22,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 #[derive(Clone)]
 pub(super) struct RedisAddress {
     client: Client,
+    password: Option<String>,
     pub(super) shown: String,
 }
 
@@ -34,12 +40,23 @@ impl RedisAddress {
             what: format!("it is no URL of a Redis: {}", e.category()),
         };
         let info = url.into_connection_info().map_err(wrong)?;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true).set_keepalive(keepalive));
+        let password = info.redis_settings().password().filter(|password| !password.is_empty()).map(str::to_owned);
         let client = Client::open(info).map_err(wrong)?;
-        Ok(RedisAddress { client, shown: shown.to_owned() })
+        Ok(RedisAddress { client, password, shown: shown.to_owned() })
+    }
+
+    /// What Redis said, for the log and for clients: bounded, and without the password. A server repeats the arguments of a command that it
+    /// does not know.
+    fn plain(&self, said: &str) -> String {
+        let said = said.split_once("with args").map_or(said, |(before, _)| before);
+        let said = self.password.as_ref().map_or_else(|| said.to_owned(), |password| said.replace(password, "***"));
+        said.chars().filter(|sign| !sign.is_control()).take(SAID).collect()
     }
 
     fn failed(&self, error: &redis::RedisError) -> TierError {
-        let (address, what) = (self.shown.clone(), error.to_string());
+        let (address, what) = (self.shown.clone(), self.plain(&error.to_string()));
         if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() {
             TierError::Unreachable { address, what }
         } else {
@@ -47,12 +64,11 @@ impl RedisAddress {
         }
     }
 
-    /// A new connection, whose answers may take this long.
-    pub(super) fn connect(&self, patience: Duration) -> Result<Connection, TierError> {
-        let connection =
-            self.client.get_connection_with_timeout(patience.min(PATIENCE)).map_err(|e| self.failed(&e))?;
+    /// A new connection.
+    pub(super) fn connect(&self) -> Result<Connection, TierError> {
+        let connection = self.client.get_connection_with_timeout(PATIENCE).map_err(|e| self.failed(&e))?;
         let timeouts =
-            connection.set_read_timeout(Some(patience)).and_then(|()| connection.set_write_timeout(Some(patience)));
+            connection.set_read_timeout(Some(PATIENCE)).and_then(|()| connection.set_write_timeout(Some(PATIENCE)));
         timeouts.map_err(|e| self.failed(&e))?;
         Ok(connection)
     }
@@ -119,7 +135,15 @@ impl RedisLink {
         &self.address
     }
 
-    /// Sends these commands and returns their answers. An answer may be an error of Redis.
+    /// Connects now, if there is no connection. Scripts can be sent once one link has been connected.
+    pub(super) fn ready(&mut self) -> Result<(), TierError> {
+        if self.connection.is_none() {
+            self.connection = Some(prepared(&self.address)?);
+        }
+        Ok(())
+    }
+
+    /// Sends these commands and returns their answers. If this fails, Redis may have done them all the same, or may do them later. An answer may be an error of Redis.
     pub(super) fn send(&mut self, bundle: &Bundle) -> Result<Vec<Value>, TierError> {
         if bundle.is_empty() {
             return Ok(Vec::new());
@@ -155,9 +179,10 @@ impl RedisLink {
             matches!(error.code(), "NOSCRIPT" | "LOADING" | "MASTERDOWN")
         };
         match answers.iter().find(|answer| is_not_ready(answer)) {
-            Some(Value::ServerError(error)) => {
-                Err(TierError::Unreachable { address: self.address.shown.clone(), what: error.to_string() })
-            }
+            Some(Value::ServerError(error)) => Err(TierError::Unreachable {
+                address: self.address.shown.clone(),
+                what: self.address.plain(&error.to_string()),
+            }),
             _ => Ok(answers),
         }
     }
@@ -165,16 +190,27 @@ impl RedisLink {
     /// What Redis said, as an error.
     pub(super) fn unexpected(&self, answer: &Value) -> TierError {
         let what = match answer {
-            Value::ServerError(error) => error.to_string(),
-            other => format!("unexpected answer {other:?}"),
+            Value::ServerError(error) => self.address.plain(&error.to_string()),
+            other => format!("its answer is {}", kind(other)),
         };
         TierError::Refused { address: self.address.shown.clone(), what }
     }
 }
 
+/// The kind of an answer. The answer itself may be large, or a state.
+fn kind(answer: &Value) -> &'static str {
+    match answer {
+        Value::Nil => "nothing",
+        Value::Int(_) | Value::Double(_) | Value::BigNumber(_) | Value::Boolean(_) => "a number",
+        Value::BulkString(_) | Value::SimpleString(_) | Value::VerbatimString { .. } | Value::Okay => "a text",
+        Value::Array(_) | Value::Set(_) | Value::Map(_) => "a list",
+        _ => "of an unknown kind",
+    }
+}
+
 /// A connection that knows the scripts.
 fn prepared(address: &RedisAddress) -> Result<Connection, TierError> {
-    let mut connection = address.connect(PATIENCE)?;
+    let mut connection = address.connect()?;
     let mut load = Pipeline::new();
     for (script, text) in SCRIPTS {
         load.cmd("SCRIPT").arg("LOAD").arg(text);
@@ -185,4 +221,22 @@ fn prepared(address: &RedisAddress) -> Result<Connection, TierError> {
         script.set_digest(digest);
     }
     Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_redis_said_has_no_password_and_no_end_without_limit() {
+        let address = RedisAddress::new("redis://user:s3cret@127.0.0.1:1", "redis://user:***@127.0.0.1:1").unwrap();
+        let unknown = "ERR unknown command 'AUTH', with args beginning with: 'user' 's3cret-and-mo' ";
+        assert_eq!(address.plain(unknown), "ERR unknown command 'AUTH', ");
+        assert_eq!(address.plain("ERR s3cret\r\nis wrong"), "ERR ***is wrong");
+        assert_eq!(address.plain(&"x".repeat(10_000)).len(), SAID);
+        let link = RedisLink::new(address, Duration::ZERO);
+        let answer = Value::BulkString(b"a state of a sequence".repeat(1000));
+        let TierError::Refused { what, .. } = link.unexpected(&answer) else { panic!("it is refused") };
+        assert_eq!(what, "its answer is a text");
+    }
 }

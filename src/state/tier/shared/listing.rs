@@ -1,4 +1,4 @@
-//! Lists sequences that belong to no server, in portions, and checks that Redis keeps what it is given.
+//! Lists sequences that belong to no server, in portions, looks up one sequence, and checks that Redis keeps what it is given.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,41 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A sequence without an owner, and the idle time that it has left.
 pub type UnownedSequence = (Id, Arc<StateHead>, Option<Duration>);
+
+/// One sequence of the servers that share the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedSequence {
+    /// The other server that has it. `None`: its next step may go on from its state on any server.
+    pub node: Option<String>,
+    /// The facts about its stored state, and the idle time that it has left. A server that has the sequence may not have stored a state yet.
+    pub stored: Option<(Arc<StateHead>, Option<Duration>)>,
+}
+
+/// Looks up one sequence. `run` is this server. `None` if no other server has it and it has no state.
+pub(super) fn find(link: &mut RedisLink, key: &TierKey, run: &str) -> Result<Option<SharedSequence>, TierError> {
+    let record = keys::record(key);
+    let mut bundle = Bundle::new();
+    bundle.command("HMGET", &[&record, b"owner", b"head"]);
+    bundle.command("PTTL", &[&record]);
+    let answers = link.send(&bundle)?;
+    let [Value::Array(fields), left] = answers.as_slice() else {
+        return Err(link.unexpected(answers.first().unwrap_or(&Value::Nil)));
+    };
+    let head = fields.get(1).and_then(|head| StateHead::decode(bytes(head)?));
+    let left = number(left).and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
+    let owner = fields.first().and_then(text).filter(|owner| !owner.is_empty() && owner != run);
+    // A server that has failed has no heartbeat any more. Then the next step takes its sequence over.
+    let node = match owner {
+        Some(owner) => {
+            let mut beat = Bundle::new();
+            beat.command("GET", &[keys::beat(&owner).as_bytes()]);
+            link.send(&beat)?.first().and_then(text)
+        }
+        None => None,
+    };
+    let found = SharedSequence { node, stored: head.map(|head| (Arc::new(head), left)) };
+    Ok(Some(found).filter(|found| found.node.is_some() || found.stored.is_some()))
+}
 
 /// Stored sequences of a model without an owner. Stops after so many, or when it takes too long.
 pub(super) fn unowned(link: &mut RedisLink, model: &str, most: usize) -> Result<Vec<UnownedSequence>, TierError> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -12,7 +12,7 @@ use super::heartbeat::Heartbeat;
 use super::host::{SharedHost, SharedUsage, StopSign};
 use super::lease::LeaseClock;
 use super::link::{RedisAddress, RedisLink};
-use super::listing::{self, UnownedSequence};
+use super::listing::{self, SharedSequence, UnownedSequence};
 use super::shared_tier::SharedTier;
 use super::yields::{self, HeardKeys};
 use crate::state::tier::error::TierError;
@@ -43,6 +43,7 @@ pub struct SharedStore {
     claims: Claims,
     address: RedisAddress,
     node: String,
+    retry: Duration,
     stop: Arc<StopSign>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -50,17 +51,24 @@ pub struct SharedStore {
 impl SharedStore {
     /// Connects and sends the first heartbeat. The threads start with [`Self::start`].
     pub fn open(options: SharedOptions) -> Result<SharedStore, TierError> {
+        let retry = options.lease;
+        SharedStore::open_with(options, retry)
+    }
+
+    /// Same as [`Self::open`]. A write without an answer is tried again for this long; a claim, for a quarter of it.
+    pub(super) fn open_with(options: SharedOptions, retry: Duration) -> Result<SharedStore, TierError> {
         let SharedOptions { url, shown, node, lease } = options;
         let address = RedisAddress::new(&url, &shown)?;
         let run = new_run();
-        let tier = Arc::new(SharedTier::new(run, RedisLink::new(address.clone(), lease)));
+        let tier = Arc::new(SharedTier::new(run, RedisLink::new(address.clone(), retry)));
         let lease = Arc::new(LeaseClock::new(lease));
-        // The first connection also gets the digests of the scripts.
         let mut link = RedisLink::new(address.clone(), Duration::ZERO);
-        Heartbeat::beat(&mut link, &tier.run, &node, &lease, Instant::now())?;
+        // The first connection also gets the digests of the scripts.
+        link.ready()?;
+        Heartbeat::first(&mut link, &tier.run, &node, &lease)?;
         listing::check_policy(&mut link);
         let (claims, stop) = (Claims::default(), Arc::default());
-        Ok(SharedStore { tier, lease, claims, address, node, stop, threads: Mutex::default() })
+        Ok(SharedStore { tier, lease, claims, address, node, retry, stop, threads: Mutex::default() })
     }
 
     pub fn tier(&self) -> &Arc<SharedTier> {
@@ -85,29 +93,33 @@ impl SharedStore {
             Ok(())
         };
         let lease = self.lease.lease();
-        let beats = RedisLink::new(self.address.clone(), Duration::ZERO);
-        let heartbeat = Heartbeat::new(
-            Arc::clone(&self.tier),
-            Arc::clone(&self.lease),
-            beats,
-            self.node.clone(),
-            Arc::clone(&self.stop),
-        );
+        let heartbeat = self.heartbeat();
         spawn("sequor-lease", Box::new(move || heartbeat.run()))?;
-        let link = RedisLink::new(self.address.clone(), lease / 4);
+        let link = RedisLink::new(self.address.clone(), self.retry / 4);
         let claims = self.claims.thread(Arc::clone(&self.tier), Arc::clone(&self.lease), link, next);
         spawn("sequor-claims", claims)?;
         let heard = Arc::<HeardKeys>::default();
         let (tier, address, stop) = (Arc::clone(&self.tier), self.address.clone(), Arc::clone(&self.stop));
         let hears = Arc::clone(&heard);
         spawn("sequor-hears", Box::new(move || yields::hear(&tier, &address, &hears, &stop)))?;
-        let (tier, stop) = (Arc::clone(&self.tier), Arc::clone(&self.stop));
-        spawn("sequor-yields", Box::new(move || yields::give_up(&tier, lease, &heard, &stop)))
+        let (tier, claims, stop) = (Arc::clone(&self.tier), self.claims.clone(), Arc::clone(&self.stop));
+        spawn("sequor-yields", Box::new(move || yields::give_up(&tier, &claims, lease, &heard, &stop)))
+    }
+
+    pub(super) fn heartbeat(&self) -> Heartbeat {
+        let link = RedisLink::new(self.address.clone(), Duration::ZERO);
+        let (tier, lease, stop) = (Arc::clone(&self.tier), Arc::clone(&self.lease), Arc::clone(&self.stop));
+        Heartbeat::new((tier, lease, self.claims.clone()), link, self.node.clone(), stop)
     }
 
     /// Takes a sequence over. The task's callback runs on the thread of the claims, or on this one if the store is closed.
     pub fn claim(&self, task: ClaimTask) {
         self.claims.push(task);
+    }
+
+    /// Frees a sequence that no model here has, if it belongs to this server in Redis all the same, because its release got no answer.
+    pub fn disown(&self, key: TierKey) {
+        self.claims.disown(key, None);
     }
 
     /// Whether this server owns a sequence, as far as it knows.
@@ -119,6 +131,12 @@ impl SharedStore {
     pub fn unowned(&self, model: &str, most: usize) -> Result<Vec<UnownedSequence>, TierError> {
         let mut link = RedisLink::new(self.address.clone(), Duration::ZERO);
         listing::unowned(&mut link, model, most)
+    }
+
+    /// Looks up one sequence that does not live here: the server that has it, and its stored state. Reads only its record.
+    pub fn find(&self, key: &TierKey) -> Result<Option<SharedSequence>, TierError> {
+        let mut link = RedisLink::new(self.address.clone(), Duration::ZERO);
+        listing::find(&mut link, key, &self.tier.run)
     }
 
     pub fn usage(&self) -> SharedUsage {

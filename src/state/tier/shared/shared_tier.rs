@@ -15,6 +15,7 @@ use sequor_core::Id;
 
 use super::host::{SharedHost, SharedUsage};
 use super::keys;
+use super::lease::LeaseClock;
 use super::link::{Bundle, RedisLink};
 use super::scripts::{RecordScript, bytes, text};
 use crate::state::tier::contract::{FoundState, Released, RunningTime, Tier, TierChange, TierUsage};
@@ -28,8 +29,10 @@ const UNUSED: Duration = Duration::from_secs(60);
 const ENDS: Duration = Duration::from_secs(300);
 /// Number of epochs that a server takes at once. Ids that it assigns are within them, so they differ from those of all other servers.
 const SPAN: u64 = 1 << 22;
-/// Maximum number of sequences that are released or checked in one bundle.
+/// Maximum number of sequences that are released in one bundle.
 const PORTION: usize = 256;
+/// Maximum number of sequences that are checked in one bundle.
+const CHECKED: usize = 2048;
 /// Maximum bytes of states in one bundle, unless one state alone is larger.
 const BUNDLE: usize = 8 << 20;
 
@@ -43,6 +46,17 @@ pub(super) struct HeldRecord {
     pub(super) blob: String,
 }
 
+/// The successions of a model, as this server knows them.
+#[derive(Debug, Default)]
+struct KnownSuccessions {
+    /// Those that were read once, or that this server wrote last.
+    list: Successions,
+    /// Whether they could be read when the model asked first. If not, they are never taken from here, but read each time.
+    is_read: bool,
+    /// Lists that this server wrote without an answer. Redis may have any of their entries.
+    tried: Vec<Successions>,
+}
+
 /// The states of the sequences that this server owns.
 pub struct SharedTier {
     /// Names this process.
@@ -51,8 +65,10 @@ pub struct SharedTier {
     held: Mutex<HashMap<TierKey, HeldRecord>>,
     /// Bytes of the states in `held`.
     used: AtomicU64,
-    successions: Mutex<HashMap<String, Successions>>,
+    successions: Mutex<HashMap<String, KnownSuccessions>>,
     blobs: AtomicU64,
+    /// The number of the last change of a record by this server.
+    number: AtomicU64,
     closed: AtomicBool,
     host: OnceLock<Arc<dyn SharedHost>>,
     counts: TierCounts,
@@ -72,6 +88,7 @@ enum PlannedWrite {
     Put { key: TierKey, epoch: u64, head: Arc<StateHead>, blob: String },
     Clear { key: TierKey, epoch: u64 },
     Release { key: TierKey, epoch: u64 },
+    Succeed { model: String, list: Successions },
 }
 
 impl fmt::Debug for SharedTier {
@@ -93,6 +110,7 @@ impl SharedTier {
             used: AtomicU64::new(0),
             successions: Mutex::default(),
             blobs: AtomicU64::new(0),
+            number: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             host: OnceLock::new(),
             counts: TierCounts::default(),
@@ -120,16 +138,38 @@ impl SharedTier {
         self.held.lock().contains_key(key)
     }
 
-    /// Records that this server owns a sequence from now on.
-    pub(super) fn hold(&self, key: TierKey, record: HeldRecord) {
+    /// The epoch in which this server owns the sequence, as far as it knows.
+    pub(super) fn epoch_of(&self, key: &TierKey) -> Option<u64> {
+        self.held.lock().get(key).map(|of| of.epoch)
+    }
+
+    pub(super) fn held_count(&self) -> usize {
+        self.held.lock().len()
+    }
+
+    /// The number of the next change of a record. Each change has one, in the order in which Redis must get them.
+    pub(super) fn next_number(&self) -> String {
+        (self.number.fetch_add(1, Ordering::Relaxed) + 1).to_string()
+    }
+
+    /// Records that this server owns a sequence from now on. Does nothing and returns false if the lease has ended since the claim was sent,
+    /// when it had been lost so often: then another server may own the sequence already.
+    pub(super) fn hold(&self, key: TierKey, record: HeldRecord, lease: &LeaseClock, lost: u64) -> bool {
         let more = record.head.as_ref().map_or(0, |head| head.bytes);
-        let before = self.held.lock().insert(key, record);
+        let mut held = self.held.lock();
+        // Under this lock: what is held here before the lease ends is in the list that is checked afterwards.
+        if !lease.holds_since(lost) {
+            return false;
+        }
+        let before = held.insert(key, record);
+        drop(held);
         self.used.fetch_add(more, Ordering::Relaxed);
         self.free(before.and_then(|before| before.head).as_deref());
+        true
     }
 
     /// Forgets a sequence that this server does not own any more, unless it has taken it over again since this epoch.
-    fn lose(&self, key: &TierKey, epoch: u64) -> bool {
+    pub(super) fn lose(&self, key: &TierKey, epoch: u64) -> bool {
         let mut held = self.held.lock();
         if held.get(key).is_none_or(|of| of.epoch != epoch) {
             return false;
@@ -157,23 +197,28 @@ impl SharedTier {
         }
     }
 
-    /// Asks Redis which of the sequences here belong to this server still. Returns the others, and forgets them.
-    pub(super) fn check_held(&self, link: &mut RedisLink) -> Result<Vec<TierKey>, TierError> {
+    /// All sequences here with their epochs, in portions that can be checked at a time.
+    pub(super) fn portions(&self) -> Vec<Vec<(TierKey, u64)>> {
         let all: Vec<(TierKey, u64)> = self.held.lock().iter().map(|(key, of)| (key.clone(), of.epoch)).collect();
-        let mut lost = Vec::new();
-        for portion in all.chunks(PORTION) {
-            let mut bundle = Bundle::new();
-            for (key, _) in portion {
-                bundle.command("HMGET", &[&keys::record(key), b"owner", b"epoch"]);
-            }
-            let answers = link.send(&bundle)?;
-            for ((key, epoch), answer) in portion.iter().zip(&answers) {
-                let Value::Array(parts) = answer else { return Err(link.unexpected(answer)) };
-                let is_ours = parts.first().and_then(text).as_ref() == Some(&self.run)
-                    && parts.get(1).and_then(text) == Some(epoch.to_string());
-                if !is_ours && self.lose(key, *epoch) {
-                    lost.push(key.clone());
-                }
+        all.chunks(CHECKED).map(<[_]>::to_vec).collect()
+    }
+
+    /// Asks Redis which of these sequences belong to this server still. Returns the others, and forgets them.
+    pub(super) fn check(&self, link: &mut RedisLink, portion: &[(TierKey, u64)]) -> Result<Vec<TierKey>, TierError> {
+        let mut bundle = Bundle::new();
+        for (key, _) in portion {
+            bundle.command("HMGET", &[&keys::record(key), b"owner", b"epoch"]);
+        }
+        let (answers, mut lost) = (link.send(&bundle)?, Vec::new());
+        if let Some(wrong) = answers.iter().find(|answer| !matches!(answer, Value::Array(_))) {
+            return Err(link.unexpected(wrong));
+        }
+        for ((key, epoch), answer) in portion.iter().zip(&answers) {
+            let Value::Array(parts) = answer else { continue };
+            let is_ours = parts.first().and_then(text).as_ref() == Some(&self.run)
+                && parts.get(1).and_then(text) == Some(epoch.to_string());
+            if !is_ours && self.lose(key, *epoch) {
+                lost.push(key.clone());
             }
         }
         Ok(lost)
@@ -196,10 +241,14 @@ impl SharedTier {
                 }
                 let blob = keys::blob(&self.run, self.blobs.fetch_add(1, Ordering::Relaxed));
                 let unused = UNUSED.as_millis().to_string();
-                bundle.command("SET", &[blob.as_bytes(), file, b"PX", unused.as_bytes()]);
-                let (number, idle) = (epoch.to_string(), millis(head.idle));
-                let arguments = [self.run.as_bytes(), number.as_bytes(), &head.encode(), idle.as_bytes()];
-                bundle.script(RecordScript::Commit, &[&keys::record(key), blob.as_bytes()], &arguments);
+                // If it is sent again, the state may be in use already, and must not expire.
+                bundle.command("SET", &[blob.as_bytes(), file, b"NX", b"PX", unused.as_bytes()]);
+                let (in_epoch, number, idle) = (epoch.to_string(), self.next_number(), millis(head.idle));
+                bundle.script(
+                    RecordScript::Commit,
+                    &[&keys::record(key), blob.as_bytes(), &keys::end(key)],
+                    &[self.run.as_bytes(), in_epoch.as_bytes(), number.as_bytes(), &head.encode(), idle.as_bytes()],
+                );
                 Ok(Some(PlannedWrite::Put { key: key.clone(), epoch, head: Arc::clone(head), blob }))
             }
             TierChange::Remove { key, incarnation } => {
@@ -210,13 +259,14 @@ impl SharedTier {
                 if head.is_some_and(|head| head.incarnation > *incarnation) {
                     return Ok(None);
                 }
-                let arguments = [self.run.as_bytes(), &epoch.to_string().into_bytes()];
+                let (in_epoch, number) = (epoch.to_string(), self.next_number());
+                let arguments = [self.run.as_bytes(), in_epoch.as_bytes(), number.as_bytes()];
                 bundle.script(RecordScript::Clear, &[&keys::record(key)], &arguments);
                 Ok(Some(PlannedWrite::Clear { key: key.clone(), epoch }))
             }
             TierChange::Release { key, left } => {
-                let Ok(HeldRecord { epoch, .. }) = held(key) else { return Ok(None) };
-                self.release(bundle, key, epoch, left);
+                let Ok(HeldRecord { epoch, head, .. }) = held(key) else { return Ok(None) };
+                self.release(bundle, key, (epoch, head.as_deref()), left);
                 Ok(Some(PlannedWrite::Release { key: key.clone(), epoch }))
             }
             TierChange::UseEpochs { until } => {
@@ -225,16 +275,24 @@ impl SharedTier {
                 Ok(None)
             }
             TierChange::Succeed { model, successions } => {
-                let arguments = [keys::SUCCESSIONS.as_bytes(), model.as_bytes(), &successions.encode()];
-                bundle.command("HSET", &arguments);
-                self.successions.lock().insert(model.clone(), successions.clone());
-                Ok(None)
+                self.succeed(bundle, model, successions);
+                Ok(Some(PlannedWrite::Succeed { model: model.clone(), list: successions.clone() }))
             }
             TierChange::Remember { key, ended } => {
                 // Others read it once this server has released the sequence, or has failed before that.
-                if held(key).is_ok() {
-                    let (name, end, ends) = (keys::end(key), ended.encode(key), ENDS.as_millis().to_string());
-                    bundle.command("SET", &[&name, &end, b"PX", ends.as_bytes()]);
+                if let Ok(HeldRecord { epoch, .. }) = held(key) {
+                    let (epoch, number, ends) = (epoch.to_string(), self.next_number(), ENDS.as_millis().to_string());
+                    bundle.script(
+                        RecordScript::Remember,
+                        &[&keys::record(key), &keys::end(key)],
+                        &[
+                            self.run.as_bytes(),
+                            epoch.as_bytes(),
+                            number.as_bytes(),
+                            &ended.encode(key),
+                            ends.as_bytes(),
+                        ],
+                    );
                 }
                 Ok(None)
             }
@@ -243,20 +301,66 @@ impl SharedTier {
         }
     }
 
-    fn release(&self, bundle: &mut Bundle, key: &TierKey, epoch: u64, left: &Released) {
-        let (waits, idle, end) = match left {
-            Released::Waiting { idle_left } => (b"1", millis(*idle_left), Vec::new()),
-            Released::Nothing { ended } => {
+    fn release(&self, bundle: &mut Bundle, key: &TierKey, (epoch, head): (u64, Option<&StateHead>), left: &Released) {
+        let (waits, idle, end) = match (left, head) {
+            (Released::Waiting { idle_left }, _) => (b"1", millis(*idle_left), Vec::new()),
+            (Released::AsStored { .. }, Some(head)) => (b"1", millis(head.idle_left), Vec::new()),
+            (Released::Nothing { ended } | Released::AsStored { ended }, _) => {
                 (b"0", millis(None), ended.as_ref().map(|ended| ended.encode(key)).unwrap_or_default())
             }
         };
-        let (epoch, ends) = (epoch.to_string(), ENDS.as_millis().to_string());
+        let (epoch, number, ends) = (epoch.to_string(), self.next_number(), ENDS.as_millis().to_string());
         let owned = keys::owned(&self.run);
         bundle.script(
             RecordScript::Release,
             &[&keys::record(key), owned.as_bytes(), &keys::end(key)],
-            &[self.run.as_bytes(), epoch.as_bytes(), &key.encode(), waits, idle.as_bytes(), &end, ends.as_bytes()],
+            &[
+                self.run.as_bytes(),
+                epoch.as_bytes(),
+                number.as_bytes(),
+                &key.encode(),
+                waits,
+                idle.as_bytes(),
+                &end,
+                ends.as_bytes(),
+            ],
         );
+    }
+
+    /// Adds the command that brings the successions of a model to this list. Changes only what this server has changed, because others may
+    /// have changed something else.
+    fn succeed(&self, bundle: &mut Bundle, model: &str, after: &Successions) {
+        let mut all = self.successions.lock();
+        let known = all.entry(model.to_owned()).or_default();
+        let earlier = known.tried.iter().chain([&known.list]);
+        let removed: Vec<u8> = earlier.flat_map(|list| list.without(after).encode()).collect();
+        let added = if known.tried.is_empty() { after.without(&known.list) } else { after.clone() };
+        bundle.script(
+            RecordScript::Succeed,
+            &[keys::SUCCESSIONS.as_bytes()],
+            &[model.as_bytes(), &removed, &added.encode()],
+        );
+        if !known.tried.contains(after) {
+            known.tried.push(after.clone());
+        }
+    }
+
+    /// Redis has this list.
+    fn succeeded(&self, model: String, list: Successions) {
+        let mut all = self.successions.lock();
+        let known = all.entry(model).or_default();
+        (known.list, known.tried) = (list, Vec::new());
+    }
+
+    fn read_successions(&self, model: &str) -> Result<Successions, TierError> {
+        let mut bundle = Bundle::new();
+        bundle.command("HGET", &[keys::SUCCESSIONS.as_bytes(), model.as_bytes()]);
+        let mut link = self.link.lock();
+        match link.send(&bundle)?.pop() {
+            Some(Value::BulkString(written)) => Ok(Successions::decode(&written).unwrap_or_default()),
+            None | Some(Value::Nil) => Ok(Successions::default()),
+            Some(other) => Err(link.unexpected(&other)),
+        }
     }
 
     /// Records the answer to a change.
@@ -285,12 +389,24 @@ impl SharedTier {
                 self.lose(&key, epoch);
                 Ok(())
             }
+            (PlannedWrite::Succeed { model, list }, b"ok") => {
+                self.succeeded(model, list);
+                Ok(())
+            }
             (PlannedWrite::Put { .. } | PlannedWrite::Clear { .. }, b"fenced") => Err(TierError::Fenced),
             (PlannedWrite::Put { .. }, _) => Err(TierError::Refused {
                 address: link.address().shown.clone(),
                 what: "it dropped a state before it was pointed to; is maxmemory-policy noeviction?".to_owned(),
             }),
             _ => Err(link.unexpected(answers.last().copied().unwrap_or(&Value::Nil))),
+        }
+    }
+
+    /// A change got no answer. A sequence that was to be released may belong to another server by now, so this one does not have it any more
+    /// until it claims it again.
+    fn unknown(&self, write: &PlannedWrite) {
+        if let PlannedWrite::Release { key, epoch } = write {
+            self.lose(key, *epoch);
         }
     }
 
@@ -308,16 +424,21 @@ impl SharedTier {
             sent = bundle.len();
             planned.push((*place, write, commands));
         }
-        let answers = link.send(&bundle)?;
+        let answers = match link.send(&bundle) {
+            Ok(answers) => answers,
+            Err(error) => {
+                planned.iter().filter_map(|(_, write, _)| write.as_ref()).for_each(|write| self.unknown(write));
+                return Err(error);
+            }
+        };
         let mut answers = answers.iter();
         for (place, write, commands) in planned {
             let answers: Vec<&Value> = answers.by_ref().take(commands).collect();
             let Some(write) = write else { continue };
-            let (key, epoch) = write.subject();
+            let subject = write.subject();
             if let Err(error) = self.written(write, &answers, &link) {
-                if error == TierError::Fenced && self.lose(&key, epoch) {
-                    fenced.push(key);
-                }
+                let is_fenced = error == TierError::Fenced;
+                fenced.extend(subject.filter(|(key, epoch)| is_fenced && self.lose(key, *epoch)).map(|(key, _)| key));
                 failed.insert(place, error);
             }
         }
@@ -338,33 +459,30 @@ impl SharedTier {
         for portion in all.chunks(PORTION) {
             let mut bundle = Bundle::new();
             for (key, of) in portion {
-                let left = match &of.head {
-                    Some(head) => Released::Waiting { idle_left: head.idle_left },
-                    None => Released::Nothing { ended: None },
-                };
-                self.release(&mut bundle, key, of.epoch, &left);
+                let left = Released::AsStored { ended: None };
+                self.release(&mut bundle, key, (of.epoch, of.head.as_deref()), &left);
             }
             link.send(&bundle)?;
         }
         Ok(())
     }
 
-    /// Takes this server out of the list of servers.
+    /// Ends the heartbeat. This server stays in the list of servers until another one finds that none of its sequences is left.
     pub(super) fn retire(&self) -> Result<(), TierError> {
         let mut bundle = Bundle::new();
         bundle.command("DEL", &[keys::beat(&self.run).as_bytes()]);
-        bundle.command("SREM", &[keys::RUNS.as_bytes(), self.run.as_bytes()]);
         self.link.lock().send(&bundle).map(drop)
     }
 }
 
 impl PlannedWrite {
     /// The sequence, and the epoch in which it is written.
-    fn subject(&self) -> (TierKey, u64) {
+    fn subject(&self) -> Option<(TierKey, u64)> {
         match self {
             PlannedWrite::Put { key, epoch, .. }
             | PlannedWrite::Clear { key, epoch }
-            | PlannedWrite::Release { key, epoch } => (key.clone(), *epoch),
+            | PlannedWrite::Release { key, epoch } => Some((key.clone(), *epoch)),
+            PlannedWrite::Succeed { .. } => None,
         }
     }
 }
@@ -439,16 +557,24 @@ impl Tier for SharedTier {
 
     /// Read once from Redis. Later changes of other servers are not seen.
     fn successions(&self, model: &str) -> Successions {
-        if let Some(known) = self.successions.lock().get(model) {
-            return known.clone();
+        if let Some(known) = self.successions.lock().get(model).filter(|known| known.is_read) {
+            return known.list.clone();
         }
-        let mut bundle = Bundle::new();
-        bundle.command("HGET", &[keys::SUCCESSIONS.as_bytes(), model.as_bytes()]);
-        let answers = self.link.lock().send(&bundle);
-        let written = answers.ok().and_then(|answers| bytes(answers.first()?).map(<[u8]>::to_vec));
-        let found = written.and_then(|written| Successions::decode(&written)).unwrap_or_default();
-        self.successions.lock().insert(model.to_owned(), found.clone());
-        found
+        let found = self.read_successions(model);
+        let mut all = self.successions.lock();
+        match found {
+            // A model that was given none before knows none of these. So they are not taken for what it knows.
+            Ok(found) if all.contains_key(model) => found,
+            Ok(list) => {
+                let known = KnownSuccessions { list: list.clone(), is_read: true, tried: Vec::new() };
+                all.insert(model.to_owned(), known);
+                list
+            }
+            Err(error) => {
+                tracing::warn!(model, %error, "which version goes on from which is unknown: stored sequences of earlier versions may be refused");
+                all.entry(model.to_owned()).or_default().list.clone()
+            }
+        }
     }
 
     fn running_time(&self) -> RunningTime {

@@ -1,5 +1,6 @@
 //! The shared store against a real Redis: what two servers see of one record, and a random history against a reference.
 
+use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -17,10 +18,10 @@ use crate::state::tier::error::TierError;
 use crate::state::tier::record::{EndedState, IdleTime, StateHead, TierKey};
 
 /// A lease that ends only if a test lets it.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// A Redis in memory, for one test.
-struct OwnRedis(Child, u16, #[allow(dead_code, reason = "only its drop matters")] tempfile::TempDir);
+pub(super) struct OwnRedis(Child, pub(super) u16, tempfile::TempDir);
 
 impl Drop for OwnRedis {
     fn drop(&mut self) {
@@ -30,9 +31,14 @@ impl Drop for OwnRedis {
 }
 
 impl OwnRedis {
-    fn start() -> OwnRedis {
+    pub(super) fn start() -> OwnRedis {
         let program = std::env::var_os("SEQUOR_REDIS");
         let program = program.expect("$SEQUOR_REDIS is not set: run `cargo xtask test`, which prepares it");
+        // Another process may take the free port first.
+        std::iter::repeat_with(|| OwnRedis::try_start(&program)).take(10).flatten().next().expect("a free port")
+    }
+
+    fn try_start(program: &OsStr) -> Option<OwnRedis> {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(program);
@@ -41,13 +47,16 @@ impl OwnRedis {
             .arg("--dir")
             .arg(folder.path());
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        let redis = OwnRedis(child, port, folder);
-        let since = Instant::now();
-        while redis.try_ask("PING").is_none() {
+        let mut redis = OwnRedis(child, port, folder);
+        let (since, own) = (Instant::now(), redis.2.path().display().to_string());
+        while !redis.try_ask("CONFIG GET dir").is_some_and(|answer| answer.contains(&own)) {
             assert!(since.elapsed() < LONG, "Redis does not answer");
+            if redis.0.try_wait().unwrap().is_some() {
+                return None;
+            }
             std::thread::yield_now();
         }
-        redis
+        Some(redis)
     }
 
     fn try_ask(&self, command: &str) -> Option<String> {
@@ -58,14 +67,21 @@ impl OwnRedis {
         answer.strip_suffix("+OK\r\n").map(str::to_owned)
     }
 
-    fn ask(&self, command: &str) -> String {
+    pub(super) fn ask(&self, command: &str) -> String {
         self.try_ask(command).unwrap()
     }
 
-    fn server(&self, node: &str, lease: Duration) -> OneServer {
-        let url = format!("redis://127.0.0.1:{}", self.1);
+    pub(super) fn server(&self, node: &str, lease: Duration) -> OneServer {
+        OneServer::start(self.1, node, lease, lease)
+    }
+}
+
+impl OneServer {
+    /// A server whose Redis is at this port. It tries writes without an answer again for this long.
+    pub(super) fn start(port: u16, node: &str, lease: Duration, retry: Duration) -> OneServer {
+        let url = format!("redis://127.0.0.1:{port}");
         let options = SharedOptions { url: url.clone(), shown: url, node: node.to_owned(), lease };
-        let store = SharedStore::open(options).unwrap();
+        let store = SharedStore::open_with(options, retry).unwrap();
         let host = Arc::new(QuietHost { lost: Mutex::default(), tier: OnceLock::new() });
         host.tier.set(Arc::clone(store.tier())).unwrap();
         let counter = Mutex::new(0);
@@ -81,15 +97,18 @@ impl OwnRedis {
 
 /// Gives everything up that is wanted, and keeps what was lost.
 #[derive(Debug)]
-struct QuietHost {
-    lost: Mutex<Vec<TierKey>>,
+pub(super) struct QuietHost {
+    pub(super) lost: Mutex<Vec<TierKey>>,
     tier: OnceLock<Arc<SharedTier>>,
 }
 
 impl SharedHost for QuietHost {
     fn hand_over(&self, key: &TierKey) -> HandoverState {
-        let change = TierChange::Release { key: key.clone(), left: waiting(None) };
-        self.tier.get().unwrap().put_batch(&[change]).unwrap();
+        let tier = self.tier.get().unwrap();
+        if !tier.holds(key) {
+            return HandoverState::Absent;
+        }
+        let _ = tier.put_batch(&[TierChange::Release { key: key.clone(), left: waiting(None) }]);
         HandoverState::Done
     }
 
@@ -102,9 +121,9 @@ impl SharedHost for QuietHost {
     fn release_unused(&self, _: bool) {}
 }
 
-struct OneServer {
-    store: SharedStore,
-    host: Arc<QuietHost>,
+pub(super) struct OneServer {
+    pub(super) store: SharedStore,
+    pub(super) host: Arc<QuietHost>,
 }
 
 impl Drop for OneServer {
@@ -113,23 +132,28 @@ impl Drop for OneServer {
     }
 }
 
-fn waiting(idle_left: Option<Duration>) -> Released {
+pub(super) fn waiting(idle_left: Option<Duration>) -> Released {
     Released::Waiting { idle_left }
 }
 
-fn key(id: u64) -> TierKey {
+pub(super) fn key(id: u64) -> TierKey {
     TierKey::new("vad", &Id::from(id))
 }
 
-fn put(id: u64, incarnation: u64, step: u64, idle: Option<Duration>) -> TierChange {
-    let file = step.to_le_bytes().to_vec();
+pub(super) fn put(id: u64, incarnation: u64, step: u64, idle: Option<Duration>) -> TierChange {
+    put_mark(id, (incarnation, step), step, idle)
+}
+
+/// A write whose state is this mark.
+pub(super) fn put_mark(id: u64, (incarnation, step): (u64, u64), mark: u64, idle: Option<Duration>) -> TierChange {
+    let file = mark.to_le_bytes().to_vec();
     let time = IdleTime { idle, left: idle, running: Duration::ZERO };
     let head = StateHead::new((1, [7; 32]), (incarnation, step), time, false, &file);
     TierChange::Put { key: key(id), head: Arc::new(head), file: Bytes::from(file) }
 }
 
 impl OneServer {
-    fn claim(&self, id: u64, begins: bool) -> Result<ClaimOutcome, ClaimFailure> {
+    pub(super) fn claim(&self, id: u64, begins: bool) -> Result<ClaimOutcome, ClaimFailure> {
         let (sender, outcome) = sync_channel(1);
         let done = Box::new(move |outcome| sender.send(outcome).unwrap());
         self.store.claim(ClaimTask { key: key(id), begins, done });
@@ -137,15 +161,15 @@ impl OneServer {
     }
 
     /// The incarnation and the last stored step of a sequence that this server takes over.
-    fn held(&self, id: u64, begins: bool) -> (u64, u64) {
+    pub(super) fn held(&self, id: u64, begins: bool) -> (u64, u64) {
         match self.claim(id, begins).unwrap() {
             ClaimOutcome::Held { head, incarnation, .. } => (incarnation, head.map_or(0, |head| head.step)),
             other => panic!("{other:?}"),
         }
     }
 
-    fn write(&self, change: TierChange) -> Result<(), TierError> {
-        let failed = self.store.tier().put_each(&[change]).unwrap();
+    pub(super) fn write(&self, change: TierChange) -> Result<(), TierError> {
+        let failed = self.store.tier().put_each(&[change])?;
         failed.into_values().next().map_or(Ok(()), Err)
     }
 }
@@ -249,7 +273,7 @@ fn the_sequences_of_a_server_that_is_gone_are_freed() {
     gone.write(put(7, first, 1, Some(LONG))).unwrap();
     gone.held(8, true);
     gone.store.stop();
-    redis.ask(&format!("SADD {} {}", keys::RUNS, gone.store.tier().run));
+    assert!(redis.ask(&format!("EXISTS {}", keys::beat(&gone.store.tier().run))).contains(":0"));
     let sweeper = redis.server("sweeper", Duration::from_millis(200));
     let since = Instant::now();
     while sweeper.store.unowned("vad", 10).unwrap().is_empty() {

@@ -7,17 +7,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use redis::Connection;
+use redis::{Connection, PubSub, Value};
 
+use super::claims::Claims;
 use super::host::{HandoverState, StopSign, handover_wait};
 use super::keys;
-use super::link::RedisAddress;
+use super::link::{PATIENCE, RedisAddress};
 use super::shared_tier::SharedTier;
 use crate::state::tier::record::TierKey;
 
 /// Time between two looks at a sequence that is busy, and between two looks at the stop sign.
 const BUSY: Duration = Duration::from_millis(1);
 const QUIET: Duration = Duration::from_millis(100);
+/// Time without a message after which Redis is asked whether it is there.
+const PING: Duration = Duration::from_secs(3);
+/// Number of failures in a row after which the log says so.
+const FAILURES: u32 = 5;
 /// Maximum number of sequences that are given up at one time. Servers that want others ask again.
 const MOST: usize = 4096;
 
@@ -31,6 +36,7 @@ pub(super) struct HeardKeys {
 /// Sequences that are given up.
 struct WantedSequences {
     tier: Arc<SharedTier>,
+    claims: Claims,
     lease: Duration,
     all: Vec<(TierKey, Instant)>,
 }
@@ -38,11 +44,19 @@ struct WantedSequences {
 // === the thread that hears ===
 
 pub(super) fn hear(tier: &SharedTier, address: &RedisAddress, heard: &HeardKeys, stop: &StopSign) {
+    let mut failures = 0;
     while !stop.is_set() {
-        let connected = address.connect(QUIET).map_err(|error| error.to_string());
-        let ended = connected.and_then(|mut connection| listen(tier, &mut connection, heard, stop));
+        let connected = address.connect().map_err(|error| error.to_string());
+        let ended = connected.and_then(|mut connection| listen(tier, &mut connection, heard, (stop, &mut failures)));
         if let Err(error) = ended {
-            tracing::debug!(error, "other servers cannot ask for sequences of this server at present");
+            failures += 1;
+            if failures == FAILURES {
+                tracing::warn!(
+                    error,
+                    "other servers cannot ask for sequences of this server: they wait until they refuse the step"
+                );
+            }
+            tracing::debug!(error, failures, "the connection on which other servers ask for sequences has failed");
         }
         if stop.wait(QUIET) {
             return;
@@ -51,17 +65,41 @@ pub(super) fn hear(tier: &SharedTier, address: &RedisAddress, heard: &HeardKeys,
 }
 
 /// Listens until the connection fails or the server stops.
-fn listen(tier: &SharedTier, connection: &mut Connection, heard: &HeardKeys, stop: &StopSign) -> Result<(), String> {
+fn listen(
+    tier: &SharedTier,
+    connection: &mut Connection,
+    heard: &HeardKeys,
+    (stop, failures): (&StopSign, &mut u32),
+) -> Result<(), String> {
     let mut messages = connection.as_pubsub();
     messages.subscribe(keys::channel(&tier.run)).map_err(|error| error.to_string())?;
+    if std::mem::take(failures) >= FAILURES {
+        tracing::info!("other servers can ask for sequences of this server again");
+    }
+    messages.set_read_timeout(Some(QUIET)).map_err(|error| error.to_string())?;
+    let mut last = Instant::now();
     while !stop.is_set() {
         match messages.get_message() {
-            Ok(message) => heard.add(message.get_payload_bytes()),
-            Err(error) if error.is_timeout() => {}
+            Ok(message) => {
+                heard.add(message.get_payload_bytes());
+                last = Instant::now();
+            }
+            Err(error) if error.is_timeout() && last.elapsed() < PING => {}
+            Err(error) if error.is_timeout() => {
+                ping(&mut messages).map_err(|error| error.to_string())?;
+                last = Instant::now();
+            }
             Err(error) => return Err(error.to_string()),
         }
     }
     Ok(())
+}
+
+/// A connection whose other end is gone looks like one without messages.
+fn ping(messages: &mut PubSub<'_>) -> redis::RedisResult<()> {
+    messages.set_read_timeout(Some(PATIENCE))?;
+    messages.ping::<Value>()?;
+    messages.set_read_timeout(Some(QUIET))
 }
 
 impl HeardKeys {
@@ -86,8 +124,8 @@ impl HeardKeys {
 
 // === the thread that asks ===
 
-pub(super) fn give_up(tier: &Arc<SharedTier>, lease: Duration, heard: &HeardKeys, stop: &StopSign) {
-    let mut wanted = WantedSequences { tier: Arc::clone(tier), lease, all: Vec::new() };
+pub(super) fn give_up(tier: &Arc<SharedTier>, claims: &Claims, lease: Duration, heard: &HeardKeys, stop: &StopSign) {
+    let mut wanted = WantedSequences { tier: Arc::clone(tier), claims: claims.clone(), lease, all: Vec::new() };
     while !stop.is_set() {
         let wait = if wanted.all.is_empty() { QUIET } else { BUSY };
         heard.take(wait).into_iter().for_each(|key| wanted.add(key));
@@ -107,8 +145,15 @@ impl WantedSequences {
         host.release_unused(false);
         let now = Instant::now();
         self.all.retain(|(key, until)| {
-            if host.hand_over(key) == HandoverState::Done {
-                return false;
+            let epoch = self.tier.epoch_of(key);
+            match host.hand_over(key) {
+                HandoverState::Done => return false,
+                // The other server was told that this one owns it. No model here would ever release it.
+                HandoverState::Absent => {
+                    self.claims.disown(key.clone(), epoch);
+                    return false;
+                }
+                HandoverState::Busy => {}
             }
             let is_over = now >= *until;
             if is_over {
