@@ -7,6 +7,7 @@
 //! - [`error`]: typed errors of requests and models, independent of protocols.
 //! - [`config`]: the server's settings; a model's configuration from `config.pbtxt`, `sequor.toml` and its graph.
 //! - [`telemetry`]: metrics and logs.
+//! - [`spans`]: spans of requests, and their export to a collector.
 //! - [`recording`]: records requests for the simulator.
 //! - [`text`]: formats tables and numbers for terminals.
 //! - [`tensor`]: tensors in host memory, and conversions between rows and tensors.
@@ -54,6 +55,7 @@ pub mod scheduling;
 pub mod server;
 #[cfg(not(feature = "shuttle"))]
 pub mod simulate;
+pub mod spans;
 pub mod state;
 mod sync;
 pub mod telemetry;

@@ -104,4 +104,12 @@ impl Code {
             Code::DeadlineExceeded => 504,
         }
     }
+
+    /// The HTTP status of a code. OVMS differs from KServe in one.
+    pub const fn tfs_http(self) -> u16 {
+        match self {
+            Code::AlreadyExists => 409,
+            code => code.http(),
+        }
+    }
 }

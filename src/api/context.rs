@@ -32,6 +32,8 @@ pub struct RequestContext {
     pub deadline: Option<Deadline>,
     /// The headers that are features of models, by lower-case name. The dispatcher sets them. Checks see all headers in [`RequestHead`].
     pub(crate) headers: Arc<[(String, String)]>,
+    /// Whether it is one message of a stream or of a WebSocket.
+    pub(crate) is_stream: bool,
     /// The order of the requests of its connection.
     pub(crate) order: ConnectionOrder,
     /// The request's connection, if that polls the request itself. The dispatcher sets it.
@@ -72,15 +74,21 @@ impl RequestContext {
             trace_parent: headers.get(&TRACE_PARENT).cloned(),
             deadline,
             headers: Arc::default(),
+            is_stream: false,
             order,
             connection: None,
             peer: Peer::default(),
         }
     }
 
+    /// The context of each message of a stream, which shares the call's deadline.
+    pub(crate) fn for_stream(self) -> RequestContext {
+        RequestContext { is_stream: true, ..self }
+    }
+
     /// The context of each message of a WebSocket. A deadline would apply to the whole connection, so it is dropped.
     pub(crate) fn for_messages(self) -> RequestContext {
-        RequestContext { deadline: None, ..self }
+        RequestContext { deadline: None, is_stream: true, ..self }
     }
 
     /// The context that the dispatcher added to a request.

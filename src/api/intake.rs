@@ -22,6 +22,7 @@ use super::{Deadline, RequestContext};
 use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
+use crate::spans::{TracedCall, TracedStep, Tracer};
 use crate::telemetry::Metrics;
 use crate::telemetry::Surface;
 use crate::telemetry::kinds::Gauge;
@@ -55,15 +56,22 @@ struct ApiState {
     peers: Peers,
     phase: watch::Sender<ServerPhase>,
     changes: Changes,
+    /// `None`: requests are not traced.
+    tracer: Option<Tracer>,
 }
 
 impl Api {
     pub fn new(repository: Repository, metrics: Metrics, limits: ServerLimits) -> Api {
+        Api::traced(repository, metrics, limits, None)
+    }
+
+    /// The same, with spans of its requests.
+    pub fn traced(repository: Repository, metrics: Metrics, limits: ServerLimits, tracer: Option<Tracer>) -> Api {
         let phase = watch::Sender::new(ServerPhase::Serving);
         let queued = QueuedBytes::new(limits.queued.0, metrics.queued().clone());
         let peers = Peers::new(limits, &metrics);
         let changes = Changes::default();
-        Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes }))
+        Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes, tracer }))
     }
 
     pub fn limits(&self) -> &ServerLimits {
@@ -133,11 +141,20 @@ impl Api {
         names.iter().filter_map(|name| Some((name.clone(), value(name)?))).collect()
     }
 
-    /// Admits a request now, in the order of the calls, or refuses it. The answer is to be awaited.
-    pub(crate) fn begin(&self, context: &RequestContext, decoded: Decoded) -> Result<Underway, Failure> {
+    /// Admits a request now, in the order of the calls, or refuses it. The answer is to be awaited. `count` is that of [`Api::count`].
+    pub(crate) fn begin(
+        &self,
+        context: &RequestContext,
+        decoded: Decoded,
+        count: &mut RequestCount,
+    ) -> Result<Underway, Failure> {
         let flight = InFlightRequest::new(&self.0.metrics);
         let Decoded { model, request, mut permit } = decoded;
         let RequestContext { deadline, headers, connection, peer, .. } = context;
+        if let Some(span) = count.span() {
+            let step = &request.sequence;
+            span.describe(TracedStep { sequence: &step.id, start: step.start, end: step.end, request: &request.id });
+        }
         self.check_room(&request, &model)?;
         let peer_request = peer.request()?;
         permit.resize(request.inputs.iter().map(|input| input.tensor.data.len() as u64).sum())?;
@@ -148,6 +165,7 @@ impl Api {
             connection: connection.as_ref(),
             patience,
             headers,
+            span: count.span().map(|span| span.model()),
             ..RequestOrigin::default()
         };
         let pending = Some(model.submit_from(origin, request)?);
@@ -199,21 +217,25 @@ impl Api {
         Ok(())
     }
 
-    /// The count of a request: of its model if that is known, otherwise of the model of this name and version, if that is served.
+    /// The count of a request, with its span if it is traced: of its model if that is known, otherwise of the model of this name and version,
+    /// if that is served.
     pub(crate) fn count(
         &self,
+        context: &RequestContext,
         surface: Surface,
         (model, version): (&str, &str),
         known: Option<&ModelHandle>,
     ) -> RequestCount {
-        let counters = match known {
-            Some(known) => known.request_counters(),
-            None => match self.0.repository.find(model, version) {
-                Ok(found) => found.request_counters(),
-                Err(_) => self.0.metrics.unserved().clone(),
-            },
-        };
-        RequestCount::new(counters, surface)
+        let found = || self.0.repository.find(model, version).ok().map(|found| found.request_counters());
+        let counters = known.map(ModelHandle::request_counters).or_else(found);
+        let span = self.0.tracer.as_ref().and_then(|tracer| {
+            let parent = context.trace_parent.as_ref().and_then(|value| value.to_str().ok());
+            // Clients cannot make names of spans, so a model that is not served has none.
+            let client = Some(context.caller.address.ip());
+            let call = TracedCall { surface, is_stream: context.is_stream, client };
+            tracer.begin(parent, call, if counters.is_some() { model } else { "" })
+        });
+        RequestCount::new(counters.unwrap_or_else(|| self.0.metrics.unserved().clone()), surface, span)
     }
 }
 

@@ -56,7 +56,9 @@ fn start(api: &Api, model: &str, id: Id) -> Result<Underway, Failure> {
     };
     let context = context();
     let permit = api.queued_permit(&context);
-    api.begin(&context, Decoded { model: api.find(model, "").unwrap(), request, permit })
+    let decoded = Decoded { model: api.find(model, "").unwrap(), request, permit };
+    let mut count = api.count(&context, Surface::KserveGrpc, (model, ""), Some(&decoded.model));
+    api.begin(&context, decoded, &mut count)
 }
 
 #[tokio::test]

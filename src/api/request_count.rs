@@ -1,6 +1,8 @@
-//! Counts each request once, by its outcome: outputs, a refusal, or a cancellation because the client has gone.
+//! Counts each request once, by its outcome: outputs, a refusal, or a cancellation because the client has gone. The span of a traced request
+//! ends with it.
 
 use super::{Code, Status};
+use crate::spans::{RequestSpan, SpanEnd};
 use crate::telemetry::RequestCounters;
 use crate::telemetry::Surface;
 
@@ -11,6 +13,8 @@ pub(crate) struct RequestCount {
     counters: RequestCounters,
     surface: Surface,
     outcome: SentAnswer,
+    /// `None` if the request is not traced.
+    span: Option<Box<RequestSpan>>,
 }
 
 /// The outcome of a request, for the labels of its count.
@@ -35,8 +39,26 @@ impl SentAnswer {
 }
 
 impl RequestCount {
-    pub(super) fn new(counters: RequestCounters, surface: Surface) -> RequestCount {
-        RequestCount { counters, surface, outcome: SentAnswer::Nothing }
+    pub(super) fn new(counters: RequestCounters, surface: Surface, span: Option<Box<RequestSpan>>) -> RequestCount {
+        RequestCount { counters, surface, outcome: SentAnswer::Nothing, span }
+    }
+
+    /// The span of the request, if it is traced.
+    pub(super) fn span(&mut self) -> Option<&mut RequestSpan> {
+        self.span.as_deref_mut()
+    }
+
+    /// The outcome for the span.
+    fn end(&self) -> SpanEnd {
+        let (code, reason, http) = match self.outcome {
+            SentAnswer::Outputs => return SpanEnd::Answered,
+            SentAnswer::Nothing => (Code::Cancelled, "cancelled", None),
+            SentAnswer::Refusal { code, reason } if self.surface == Surface::TfsHttp => {
+                (code, reason, Some(code.tfs_http()))
+            }
+            SentAnswer::Refusal { code, reason } => (code, reason, Some(code.http())),
+        };
+        SpanEnd::Refused { code: code.name(), reason, grpc: code.grpc() as i32, http }
     }
 
     /// Sets the outcome that is counted: this was passed to the connection.
@@ -53,6 +75,9 @@ impl RequestCount {
 
 impl Drop for RequestCount {
     fn drop(&mut self) {
+        if let Some(span) = self.span.take() {
+            span.finish(self.end());
+        }
         match self.outcome {
             SentAnswer::Outputs => self.counters.succeeded(self.surface),
             SentAnswer::Refusal { code, reason } => self.counters.failed(self.surface, code.name(), reason),
@@ -87,7 +112,7 @@ mod tests {
     #[test]
     fn a_client_that_has_gone_is_counted_and_was_not_refused() {
         let metrics = Metrics::new(true);
-        let count = || RequestCount::new(metrics.unserved().clone(), Surface::KserveGrpc);
+        let count = || RequestCount::new(metrics.unserved().clone(), Surface::KserveGrpc, None);
         drop(count());
         assert!(metrics.refused().is_empty());
         let counted = "sequor_requests_total{model=\"\",api=\"kserve_grpc\",code=\"CANCELLED\",reason=\"cancelled\"} 1";

@@ -194,6 +194,7 @@ pub(super) fn server_options(
         restricted: settings.restricted.clone(),
         client_keys: client_keys.transpose()?,
         checks: Vec::new(),
+        tracer: None,
     })
 }
 

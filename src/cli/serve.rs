@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{ArgMatches, Command};
 
@@ -14,9 +14,13 @@ use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
 use crate::config::server::{self, Drain, GivenFlags, Settings, Shown};
 use crate::model::{Availability, Repository, RepositoryControl, RepositorySource, remove_abandoned_folders};
-use crate::server::{drain, systemd};
+use crate::server::{ServerOptions, drain, systemd};
+use crate::spans::{Exporter, Tracer};
 use crate::telemetry::Metrics;
 use crate::telemetry::log;
+
+/// Maximum time in which a stopping server sends its last spans.
+const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// The end of the help, which a terminal shows.
 const EXAMPLES: &str = "Examples:
@@ -76,7 +80,8 @@ async fn serve(
     let repository = launch::repository(&library, settings, &metrics)?;
     record(&repository, settings)?;
     let loading = repository.loading();
-    let options = launch::server_options(settings, &library, &repository)?;
+    let (tracer, exporter) = tracer(settings, &metrics)?.unzip();
+    let options = ServerOptions { tracer, ..launch::server_options(settings, &library, &repository)? };
     let mut running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
     let config = server::config_path(&variable, given);
     print_line(&report::head(&settings.node, config.as_deref(), &library));
@@ -96,6 +101,7 @@ async fn serve(
         if !is_stopped {
             running.join().await;
         }
+        flush(exporter).await;
         let _ = tokio::task::spawn_blocking(move || repository.leave()).await;
         return Ok(());
     }
@@ -126,9 +132,26 @@ async fn serve(
     running.open();
     systemd::ready();
     running.join().await;
+    flush(exporter).await;
     let stopping = repository.clone();
     let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
     Ok(())
+}
+
+/// Starts the export of spans, if a collector is configured.
+fn tracer(settings: &Settings, metrics: &Metrics) -> Result<Option<(Tracer, Exporter)>, Failed> {
+    let Some(otlp) = &settings.otlp else { return Ok(None) };
+    let started = Exporter::start(otlp, metrics.spans());
+    let (tracer, exporter) = started.map_err(|e| Failed::Configuration(format!("otlp.endpoint: {e}")))?;
+    tracing::info!(collector = otlp.endpoint, sample = otlp.sample, "spans of requests are exported");
+    Ok(Some((tracer, exporter)))
+}
+
+/// Sends the last spans.
+async fn flush(exporter: Option<Exporter>) {
+    if let Some(exporter) = exporter {
+        exporter.flush(LAST_SPANS).await;
+    }
 }
 
 fn record(repository: &Repository, settings: &Settings) -> Result<(), Failed> {
@@ -251,8 +274,6 @@ fn lines(faults: &[Fault]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::config::units::Span;
 

@@ -24,8 +24,8 @@ impl StreamServer {
     /// The options for TLS, drain and operators have no effect.
     pub fn new(options: ServerOptions, repository: Repository, metrics: Metrics) -> StreamServer {
         let checks = client_checks(&options, WireProtocol::Http);
-        let ServerOptions { limits, shared_memory, connections, keepalive, .. } = options;
-        let api = Api::new(repository, metrics, limits);
+        let ServerOptions { limits, shared_memory, connections, keepalive, tracer, .. } = options;
+        let api = Api::traced(repository, metrics, limits, tracer);
         let kserve = Kserve::new(&api, shared_memory);
         StreamServer(ConnectionSetup {
             dispatcher: clients((&api, &kserve), checks, connections.body.0),

@@ -70,6 +70,7 @@ use crate::config::server::access::{RestrictedGroups, WireProtocol};
 use crate::config::server::settings::SharedMemory;
 use crate::config::server::{Connections, Drain, Grpc, ServerLimits};
 use crate::model::Repository;
+use crate::spans::Tracer;
 use crate::telemetry::{Metrics, metrics};
 use client_keys::ClientKeyCheck;
 use connection::ConnectionSetup;
@@ -100,6 +101,8 @@ pub struct ServerOptions {
     pub client_keys: Option<ClientKeys>,
     /// Additional checks for every request of every listener.
     pub checks: Vec<Arc<dyn Check>>,
+    /// `None`: requests are not traced.
+    pub tracer: Option<Tracer>,
 }
 
 /// The options of the admin listener.
@@ -126,6 +129,7 @@ impl Default for ServerOptions {
             restricted: RestrictedGroups::default(),
             client_keys: None,
             checks: Vec::new(),
+            tracer: None,
         }
     }
 }
@@ -166,7 +170,7 @@ pub fn start(
 ) -> RunningServer {
     let addresses = listeners.addresses();
     let [http, grpc] = [WireProtocol::Http, WireProtocol::Grpc].map(|listener| client_checks(&options, listener));
-    let api = Api::new(repository, metrics, options.limits);
+    let api = Api::traced(repository, metrics, options.limits, options.tracer.clone());
     let kserve = Kserve::new(&api, options.shared_memory);
     let shutdown = Shutdown::default();
     let ServerOptions { drain, tls, admin, checks, connections, keepalive, .. } = options;

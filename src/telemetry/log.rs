@@ -139,7 +139,17 @@ fn chosen(filter: EnvFilter, levels: Levels, operators: EnvFilter) -> Chosen {
     let has = move |metadata: &Metadata<'_>| levels.has(*metadata.level());
     let any = LevelFilter::TRACE;
     let audit = operators.and(filter_fn(is_audit).with_max_level_hint(any));
-    filter.and(filter_fn(has).with_max_level_hint(any)).or(audit).boxed()
+    filter
+        .and(filter_fn(has).with_max_level_hint(any))
+        .and(filter_fn(is_ours).with_max_level_hint(any))
+        .or(audit)
+        .boxed()
+}
+
+/// The library that exports spans may repeat what a collector says, and our own lines say when it fails. Only what a collector rejects
+/// is said nowhere else.
+fn is_ours(metadata: &Metadata<'_>) -> bool {
+    !metadata.target().starts_with("opentelemetry") || metadata.name().ends_with("PartialSuccess")
 }
 
 fn filter(level: &str, rust_log: Option<&str>) -> Result<EnvFilter, LogError> {

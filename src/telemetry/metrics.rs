@@ -20,6 +20,7 @@ use super::names::Families;
 use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, PluginMetrics};
 use super::request_counters::{RefusedByModel, RequestCounters};
+use super::spans::SpanCounters;
 use super::store::SharedFigures;
 
 /// How long unused series are still shown. A scrape then sees their last values, and a version that is loaded again continues its counts.
@@ -197,6 +198,11 @@ impl Metrics {
         if let Some(counter) = self.0.families.connections_closed.get(reason as usize) {
             counter.add(1);
         }
+    }
+
+    /// The counters of exported and lost spans.
+    pub fn spans(&self) -> SpanCounters {
+        self.0.families.spans.clone()
     }
 
     /// Counts a load or reload of a model that has ended.

@@ -5,7 +5,7 @@
 //! - `names`: the one file with the names of metrics · `labels`: their labels ([`Surface`]: of a request's surface) · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: the counters of the hot paths, resolved in advance · [`plugins`]: counters of plug-ins ([`Meter`]: of one plug-in at its
 //!   place) · [`RequestCounters`]: of answered requests · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
-//!   `server_gauges`: of the whole server.
+//!   `server_gauges`: of the whole server · [`SpanCounters`]: of exported spans.
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: the limits of one client.
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: the time of work, without the time of other
@@ -32,6 +32,7 @@ pub mod plugins;
 mod request_counters;
 mod run_log;
 mod server_gauges;
+mod spans;
 mod store;
 mod surface;
 
@@ -52,5 +53,6 @@ pub use peer_limit::PeerLimit;
 pub use plugins::{Hook, PluginMetrics};
 pub use request_counters::{RefusedByModel, RequestCounters};
 pub use run_log::RunLog;
+pub use spans::{SpanCounters, SpanLoss};
 pub use store::SharedFigures;
 pub use surface::Surface;

@@ -23,6 +23,7 @@ use super::peer_limit::PeerLimit;
 use super::plugins::{Hook, Make, OwnCounter, PluginMetrics};
 use super::request_counters::{RequestCounters, RequestFamily};
 use super::server_gauges::ServerGauges;
+use super::spans::{SpanCounters, SpanLoss};
 use super::store::{SharedMetrics, StoreGauges};
 
 /// Labels with names of a plug-in's own.
@@ -59,6 +60,7 @@ pub(super) struct Families {
     pub(super) shared: SharedMetrics,
     pub(super) server: ServerGauges,
     pub(super) loads: Family<Counter>,
+    pub(super) spans: SpanCounters,
 }
 
 #[derive(Debug, Clone)]
@@ -163,6 +165,15 @@ fn server_gauges(r: &mut Registry) -> ServerGauges {
             "limits.queued, the maximum of sequor_requests_queued_bytes",
         ),
     }
+}
+
+fn span_counters(r: &mut Registry) -> SpanCounters {
+    let exported = Counter::default();
+    r.register("sequor_spans_exported_total", "Spans of exports that the collector has taken", exported.clone());
+    let help = "Spans that were not exported, by reason: the queue was full, or the collector failed";
+    let dropped = family(r, "sequor_spans_dropped_total", help, Counter::default as fn() -> Counter);
+    let dropped = SpanLoss::ALL.map(|why| dropped.get_or_create_owned(&vec![label("reason", why.name())]));
+    SpanCounters { exported, dropped }
 }
 
 fn store_gauges(r: &mut Registry) -> StoreGauges {
@@ -361,6 +372,7 @@ impl Families {
             shared: shared_metrics(r),
             server: server_gauges(r),
             loads: family(r, "sequor_model_loads_total", "Loads and reloads of a model, by result", counter),
+            spans: span_counters(r),
         }
     }
 

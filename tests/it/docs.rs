@@ -63,7 +63,10 @@ fn settings() -> String {
         );
     }
     let later: Vec<String> = keys().filter(|key| !key.is_served()).map(|key| format!("`{}`", key.path)).collect();
-    let _ = write!(out, "\nNot served yet, and refused by name with the line they stand in: {}.\n", later.join(", "));
+    if !later.is_empty() {
+        let later = later.join(", ");
+        let _ = write!(out, "\nNot served yet, and refused by name with the line they stand in: {later}.\n");
+    }
     out
 }
 
@@ -87,6 +90,10 @@ fn meaning(support: &FlagSupport) -> (&'static str, String) {
             ("served", format!("`{key}`{how}"))
         }
         FlagSupport::Nothing(why) => ("no effect", (*why).to_owned()),
+        FlagSupport::Traces { instead } => {
+            let served = "with `mode=opentelemetry`: `otlp.endpoint` from `opentelemetry,url=URL`, `otlp.sample` = 1 / N from `rate=N`";
+            ("served", format!("{served}; `level=OFF` asks for nothing; else refused: {instead}"))
+        }
         FlagSupport::Refused { unless: [], instead } => ("refused", (*instead).to_owned()),
         FlagSupport::Refused { unless, instead } => {
             let unless: Vec<String> = unless.iter().map(|value| format!("`{value}`")).collect();
@@ -139,6 +146,7 @@ Begin with these:
 | is memory for states full? | sum of `sequor_state_bytes`, `sequor_state_limit_bytes` |
 | is `state.dir` full? | `sequor_store_bytes`, `sequor_store_limit_bytes` |
 | did a load fail? | `sequor_model_loads_total{result=\"failed\"}` |
+| do [traces](../watch.md#traces) arrive? | `sequor_spans_dropped_total` by `reason` |
 
 No label holds the id of a sequence, or the name of a model that is neither served nor wanted at the start. A histogram `x` has the series
 `x_bucket`, `x_sum` and `x_count`. A series of `sequor_requests_total` for a refusal begins with its first event, and those of `sequor_model_loads_total` with

@@ -90,7 +90,8 @@ fn unsupported_or_inconsistent_settings_are_refused() {
         let ended = Call::serve(models()).environment(name, value).end();
         assert_eq!((ended.code, ended.stderr), (Some(3), format!("sequor: {name}: {why}\n")));
     };
-    refused("SEQUOR_OTLP_ENDPOINT", "http://127.0.0.1:4317", "[otlp] endpoint is not served yet");
+    let no_url = "\"ftp://c\" is no URL of a collector; write http://HOST:PORT or https://HOST:PORT";
+    refused("SEQUOR_OTLP_ENDPOINT", "ftp://c", no_url);
     let never = "limits.queued (1MiB) must be at least limits.request (64MiB), or such a request never fits";
     refused("SEQUOR_LIMITS_QUEUED", "1MiB", never);
     let never = "limits.queued (4GiB) must be at least limits.request (5GiB), or such a request never fits";

@@ -69,7 +69,8 @@ impl Call {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(program.as_ref());
         let ours = std::env::vars_os().map(|(name, _)| name);
-        for name in ours.filter(|name| name.to_string_lossy().starts_with("SEQUOR_")) {
+        for name in ours.filter(|name| ["SEQUOR_", "OTEL_"].iter().any(|ours| name.to_string_lossy().starts_with(ours)))
+        {
             command.env_remove(name);
         }
         command.env_remove("RUST_LOG").env_remove("COLUMNS").current_dir(folder.path());

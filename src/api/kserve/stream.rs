@@ -77,7 +77,7 @@ where
         let (decoding, writing, largest, end) = (None, None, None, None);
         StreamTask {
             kserve,
-            context,
+            context: context.for_stream(),
             metadata,
             messages,
             unpacked,

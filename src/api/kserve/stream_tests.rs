@@ -98,7 +98,7 @@ fn queued_replies_are_delivered_before_the_end() {
 fn a_reply_counts_when_taken_and_an_untaken_reply_counts_as_cancelled() {
     let metrics = Metrics::new(false);
     let counters = metrics.model("m", 1).requests.clone();
-    let count = || RequestCount::new(counters.clone(), Surface::KserveGrpc);
+    let count = || RequestCount::new(counters.clone(), Surface::KserveGrpc, None);
     let refusal = SentAnswer::of(&Err::<(), _>(Status::new(Code::Internal, "run_failed", "no")));
     let counted = |code: &str, reason: &str| {
         let series =

@@ -77,8 +77,9 @@ impl Kserve {
     ) -> CallAnswer {
         let api = &self.0.api;
         let known = decoded.as_ref().ok().map(|decoded| &decoded.model);
-        let count = api.count(call.surface, (&call.model, &call.version), known);
-        let begun = decoded.and_then(|decoded| api.begin(context, decoded).map_err(|failure| triton::status(&failure)));
+        let mut count = api.count(context, call.surface, (&call.model, &call.version), known);
+        let begun = decoded
+            .and_then(|decoded| api.begin(context, decoded, &mut count).map_err(|failure| triton::status(&failure)));
         CallAnswer { call, count, begun: begun.map_err(Some) }
     }
 }

@@ -60,7 +60,7 @@ impl From<Status> for RefusedResponse {
 impl IntoResponse for RefusedResponse {
     fn into_response(self) -> Response {
         let RefusedResponse(status) = self;
-        let code = StatusCode::from_u16(refusal::http(status.code)).unwrap_or_default();
+        let code = StatusCode::from_u16(status.code.tfs_http()).unwrap_or_default();
         let body = Json(json!({ "error": status.message }));
         let retry = match status.retry {
             Retry::After(span) => Some([("retry-after", span.as_millis().div_ceil(1000).max(1).to_string())]),

@@ -283,14 +283,6 @@ fn ended(refused: &Refused, why: EndReason) -> String {
     }
 }
 
-/// The HTTP status of a code. OVMS differs from KServe in one.
-pub(super) const fn http(code: Code) -> u16 {
-    match code {
-        Code::AlreadyExists => 409,
-        code => code.http(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,10 +362,10 @@ mod tests {
             ),
         ];
         for (status, code, http, text) in rows {
-            assert_eq!((status.code, super::http(status.code), status.message.as_str()), (code, http, text));
+            assert_eq!((status.code, status.code.tfs_http(), status.message.as_str()), (code, http, text));
         }
         let loading = status(&Failure::NotServed(NotServed::NotReady { model: "m".to_owned(), version: 1 }));
-        let told = (loading.code, super::http(loading.code), loading.message.as_str());
+        let told = (loading.code, loading.code.tfs_http(), loading.message.as_str());
         assert_eq!(
             told,
             (

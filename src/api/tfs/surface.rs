@@ -49,10 +49,11 @@ impl Tfs {
         (model, version): (&str, &str),
         turn: Option<Turn>,
     ) -> Result<(InferAnswer, RequestCount), Status> {
-        let count = self.api.count(surface, (model, version), decoded.as_ref().ok().map(|decoded| &decoded.model));
+        let known = decoded.as_ref().ok().map(|decoded| &decoded.model);
+        let mut count = self.api.count(context, surface, (model, version), known);
         let begun = decoded.and_then(|DecodedPredict { model, parts, permit }| {
             let decoded = Decoded { model, request: parts.into_request(), permit };
-            self.api.begin(context, decoded).map_err(|failure| refusal::status(&failure))
+            self.api.begin(context, decoded, &mut count).map_err(|failure| refusal::status(&failure))
         });
         drop(turn);
         let outcome = match begun {

@@ -77,7 +77,7 @@ section! {
         pub log: LogSection = LogSection::default();
         pub plugins: PluginsSection = PluginsSection::default();
         pub state: StateSection = StateSection::default();
-        pub(super) otlp: Option<Otlp> = None;
+        pub otlp: Otlp = Otlp::default();
     }
 }
 
@@ -390,12 +390,23 @@ section! {
     }
 }
 
-// === not served yet ===
-
 section! {
-    pub(super) struct Otlp, "otlp." {
-        endpoint: Option<String> = None;
-        sample: Option<f64> = None;
+    /// Traces of requests, for an OpenTelemetry collector.
+    pub struct Otlp, "otlp." {
+        /// URL of the OpenTelemetry collector to which spans of requests are sent, as http://HOST:4318; none are made if not given
+        pub endpoint: Option<String> = None;
+        /// Protocol of the collector
+        pub protocol: OtlpProtocol = OtlpProtocol::HttpProtobuf;
+        /// Share of requests that are traced, from 0 to 1; a request with a traceparent header is traced if that says so
+        pub sample: f64 = 0.01, share;
+    }
+}
+
+choice! {
+    /// How spans reach the collector.
+    pub enum OtlpProtocol {
+        HttpProtobuf = "http/protobuf",
+        Grpc = "grpc",
     }
 }
 

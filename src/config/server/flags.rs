@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use super::file::keys;
 use super::key::{Key, ValueKind};
 use super::triton::{FLAGS, Flag, FlagConversion, FlagSupport, order_backend_settings, ort_log_level, own_value};
+use super::triton_trace::TraceConfig;
 use crate::config::fault::code;
 
 /// The id and name of the flag for the settings file.
@@ -30,7 +31,7 @@ pub fn args() -> Vec<Arg> {
     let served = keys().filter(|key| key.is_served());
     let flags =
         served.flat_map(|key| std::iter::once(own(key)).chain(Flag::of_key(key.path).map(|(f, how)| alias(f, how))));
-    let others = FLAGS.iter().filter(|f| matches!(f.support, FlagSupport::Nothing(_) | FlagSupport::Refused { .. }));
+    let others = FLAGS.iter().filter(|f| !matches!(f.support, FlagSupport::Own | FlagSupport::Sets { .. }));
     let others = others.map(|flag| alias(flag.name, FlagConversion::AsIs));
     std::iter::once(config).chain(flags).chain(others).collect()
 }
@@ -131,7 +132,7 @@ impl GivenFlags {
     /// Handles another server's flag that Sequor ignores or refuses.
     fn other(&mut self, matches: &ArgMatches, flag: &'static Flag) {
         let (name, values) = match flag.support {
-            FlagSupport::Nothing(_) | FlagSupport::Refused { .. } => {
+            FlagSupport::Nothing(_) | FlagSupport::Refused { .. } | FlagSupport::Traces { .. } => {
                 (format!("--{}", flag.name), given_values(matches, flag.name))
             }
             FlagSupport::Own | FlagSupport::Sets { .. } => return,
@@ -142,8 +143,20 @@ impl GivenFlags {
             FlagSupport::Refused { instead, .. } if !values.iter().all(|value| flag.asks_for_nothing(value)) => {
                 self.wrong.push((name, code::NOT_SERVED, format!("not served: {instead}")));
             }
+            FlagSupport::Traces { instead } => self.traces(&name, &values, instead),
             _ => {}
         }
+    }
+
+    /// Handles Triton's flag of traces. A flag of ours for the same key wins.
+    fn traces(&mut self, name: &str, values: &[String], instead: &str) {
+        let TraceConfig { sets, notices, wrong } = TraceConfig::parse(values, instead);
+        self.notices.extend(notices.into_iter().map(|notice| format!("{name} {notice}")));
+        self.wrong
+            .extend(wrong.into_iter().map(|why| (name.to_owned(), code::NOT_SERVED, format!("not served: {why}"))));
+        let ours: Vec<_> = sets.into_iter().map(|(key, value)| (key, name.to_owned(), vec![value])).collect();
+        // The last value of a key counts.
+        self.values.splice(0..0, ours);
     }
 }
 
@@ -230,7 +243,7 @@ mod tests {
             given.notices,
             [
                 "--backend-config tensorflow,version=2 has no effect",
-                "--trace-count has no effect: requests are recorded with --record FILE",
+                "--trace-count has no effect: spans go to an OpenTelemetry collector (--otlp-endpoint URL), and requests are recorded with --record FILE",
                 "--cuda-memory-pool-byte-size has no effect: instances take GPU memory as they need it; a model's instance_group names its \
                  GPUs",
             ]

@@ -43,6 +43,8 @@ pub enum ValueKind {
 pub(super) enum Rule {
     Any,
     Positive,
+    /// From 0 to 1.
+    Share,
 }
 
 /// A type for settings.
@@ -92,6 +94,9 @@ macro_rules! rule {
     };
     (positive) => {
         $crate::config::server::key::Rule::Positive
+    };
+    (share) => {
+        $crate::config::server::key::Rule::Share
     };
 }
 
@@ -174,7 +179,12 @@ impl Rule {
             (_, Value::Integer(number)) => *number == 0,
             _ => false,
         };
-        (self == Rule::Positive && is_zero).then_some("must be more than 0")
+        let is_share = value.as_float().is_none_or(|share| (0.0..=1.0).contains(&share));
+        match self {
+            Rule::Positive if is_zero => Some("must be more than 0"),
+            Rule::Share if !is_share => Some("must be from 0 to 1"),
+            _ => None,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use toml::{Table, Value};
 use super::file::{ServerFile, keys};
 use super::flags::GivenFlags;
 use super::key::Key;
+use super::otlp_variables::VARIABLES;
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
 use crate::config::toml_file;
@@ -75,6 +76,12 @@ impl Layers {
 
     pub(super) fn environment(&mut self, variable: &dyn Fn(&str) -> Option<String>) {
         for key in keys() {
+            for name in VARIABLES.iter().filter(|(path, _)| *path == key.path).flat_map(|(_, names)| names) {
+                // OpenTelemetry defines an empty variable as one that is not set.
+                if let Some(text) = variable(name).filter(|text| !text.is_empty()) {
+                    self.set(key, Origin::Environment((*name).to_owned()), key.kind.read(&text));
+                }
+            }
             let name = key.variable();
             if let Some(text) = variable(&name) {
                 let value = key.kind.read(&text);
@@ -115,12 +122,7 @@ impl Layers {
     pub(super) fn not_served(&self) -> Vec<Fault> {
         let said =
             keys().filter(|key| !key.is_served()).filter_map(|key| Some((key.path, self.origins.get(key.path)?)));
-        let mut faults: Vec<Fault> = said.map(|(path, origin)| refusal(origin.at(), &spelled(path))).collect();
-        let is_empty = matches!(self.table.get("otlp"), Some(Value::Table(keys)) if keys.is_empty());
-        if let (true, Some((path, text))) = (is_empty, &self.file) {
-            faults.push(refusal(toml_file::place(text, &["otlp"]).at(path), "[otlp]"));
-        }
-        faults
+        said.map(|(path, origin)| refusal(origin.at(), &spelled(path))).collect()
     }
 
     /// All values, with defaults for the keys that no layer sets.

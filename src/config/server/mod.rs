@@ -11,6 +11,7 @@
 //! - [`access`]: groups of endpoints, and the headers that give access to them.
 //! - [`rates`]: the capacities of the resources that runs need.
 //! - [`store_url`]: the URL of a store that several servers share.
+//! - [`otlp`]: the export of traces, also as OpenTelemetry's own variables set it (`otlp_variables`: those for our keys) · `triton_trace`: Triton's flag for it.
 //! - `by_memory`: limits that follow from the memory of this process.
 //! - [`settings`]: the checked result · [`shown`]: the same for operators to read.
 
@@ -20,15 +21,19 @@ pub mod file;
 pub mod flags;
 pub mod key;
 pub mod layers;
+pub mod otlp;
+mod otlp_variables;
 pub mod rates;
 pub mod settings;
 pub mod shown;
 pub mod store_url;
 pub mod triton;
+mod triton_trace;
 
 pub use by_memory::HostMemory;
 pub use file::{Connections, Drain, Grpc, ServerLimits};
 pub use flags::{GivenFlags, args};
 pub use layers::Origin;
+pub use otlp::OtlpSettings;
 pub use settings::{HostInfo, Settings, config_path, load};
 pub use shown::Shown;

@@ -17,6 +17,7 @@ use super::file::{
 };
 use super::flags::GivenFlags;
 use super::layers::{Layers, Origin};
+use super::otlp::{self, OtlpSettings};
 use super::rates::ResourceLimit;
 use super::shown::{Shown, shown};
 use crate::config::fault::{Fault, code, did_you_mean, in_order};
@@ -62,6 +63,8 @@ pub struct Settings {
     pub runtime: Runtime,
     pub log: LogSection,
     pub plugins: PluginsSection,
+    /// `None`: requests are not traced.
+    pub otlp: Option<OtlpSettings>,
     /// The origin of each key; an absent key has its default.
     pub origins: BTreeMap<&'static str, Origin>,
     /// Every served key with its value and origin, for operators.
@@ -104,8 +107,13 @@ pub fn load(
     faults.extend(meaningless(&said, &layers));
     let restricted = restricted(&said, &layers).map_err(|wrong| faults.extend(wrong));
     let auth = auth(&said, &layers).map_err(|wrong| faults.push(wrong));
-    match (restricted, auth) {
-        (Ok(restricted), Ok(auth)) if faults.is_empty() => Ok(resolve(said, (restricted, auth), layers.origins, host)),
+    let node = said.node.as_deref().unwrap_or(&host.name);
+    let otlp =
+        otlp::resolve(&said.otlp, &layers.origin("otlp.endpoint"), variable, node).map_err(|wrong| faults.push(wrong));
+    match (restricted, auth, otlp) {
+        (Ok(restricted), Ok(auth), Ok(otlp)) if faults.is_empty() => {
+            Ok(Settings { otlp, ..resolve(said, (restricted, auth), layers.origins, host) })
+        }
         _ => Err(in_order(faults)),
     }
 }
@@ -355,6 +363,7 @@ fn resolve(
         runtime: said.runtime,
         log: said.log,
         plugins: said.plugins,
+        otlp: None,
         origins,
         shown,
     }
@@ -460,7 +469,7 @@ mod tests {
 
     #[test]
     fn faults_of_all_settings_layers_are_reported_together() {
-        let file = "[grpc]\nport = 8000\n[auth]\nrestricted = [\"trace\"]\n[otlp]\nendpoint = \"x\"\n[plugins]\ntime = \"0s\"\ngrants = [\"edf=clok\", \"clock\"]\n[runtime]\nthreads_per_instance = 0\n";
+        let file = "[grpc]\nport = 8000\n[auth]\nrestricted = [\"trace\"]\n[otlp]\nendpoint = \"x y\"\n[plugins]\ntime = \"0s\"\ngrants = [\"edf=clok\", \"clock\"]\n[runtime]\nthreads_per_instance = 0\n";
         let variables = [("SEQUOR_LIMITS_STATE", "24GB"), ("SEQUOR_STATE_URL", "/x"), ("SEQUOR_LOG_FORMAT", "xml")];
         let faults = settings(file, &variables, &["--metrics-port", "70000", "--strict-readiness=maybe"]).unwrap_err();
         insta::assert_snapshot!(faults.join("\n"));

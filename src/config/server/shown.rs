@@ -51,6 +51,6 @@ mod tests {
         assert_eq!(of("http.port"), Some(("8000", "--http-port")));
         assert_eq!(of("admin.address"), Some(("\"127.0.0.1\"", "default")));
         assert_eq!(of("limits.state"), Some(("", "default")));
-        assert_eq!(of("otlp.endpoint"), None);
+        assert_eq!(of("otlp.sample"), Some(("0.01", "default")));
     }
 }

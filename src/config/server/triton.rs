@@ -20,6 +20,8 @@ pub enum FlagSupport {
     Nothing(&'static str),
     /// The flag is refused; `instead` is the remedy. With one of the values in `unless` it requests nothing and is accepted.
     Refused { unless: &'static [&'static str], instead: &'static str },
+    /// The flag asks for traces. In OpenTelemetry's form it sets keys of `otlp`; `instead` is the remedy for the other form.
+    Traces { instead: &'static str },
 }
 
 /// The conversion of the flag's value to that of the key.
@@ -45,7 +47,7 @@ pub enum FlagConversion {
     DefaultBatch,
 }
 
-use FlagSupport::{Nothing, Own, Refused, Sets};
+use FlagSupport::{Nothing, Own, Refused, Sets, Traces};
 
 const fn flag(name: &'static str, support: FlagSupport) -> Flag {
     Flag { name, support }
@@ -71,7 +73,8 @@ const NO: &[&str] = &["false", "0"];
 const NO_TLS: &str = "TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca";
 const NO_PINGS: &str =
     "the server closes no connection for its pings; --grpc-keepalive sets when it pings a silent one";
-const NO_TRACE: &str = "requests are recorded with --record FILE";
+const NO_TRACE: &str =
+    "spans go to an OpenTelemetry collector (--otlp-endpoint URL), and requests are recorded with --record FILE";
 const NO_SHARING: &str = "a port belongs to one server; put a proxy in front of several";
 const NO_HEADERS: &str = "headers are not forwarded to models; send request parameters";
 const NO_GPU: &str = "instances take GPU memory as they need it; a model's instance_group names its GPUs";
@@ -159,7 +162,7 @@ pub const FLAGS: &[Flag] = &[
     flag("metrics-port", Own),
     nothing("metrics-interval-ms", "metrics are current at every scrape"),
     nothing("metrics-config", "all metrics are always there (docs/reference/metrics.md)"),
-    refused_unless("trace-config", &["level=OFF"], NO_TRACE),
+    flag("trace-config", Traces { instead: NO_TRACE }),
     refused("trace-file", NO_TRACE),
     refused_unless("trace-level", &["OFF"], NO_TRACE),
     nothing("trace-rate", NO_TRACE),
@@ -291,7 +294,9 @@ mod tests {
             match flag.support {
                 Own => assert!(ours.contains(flag.name), "--{} is no flag of ours", flag.name),
                 Sets { key, .. } => assert!(keys().any(|k| k.path == key && k.is_served()), "no key {key}"),
-                Nothing(text) | Refused { instead: text, .. } => assert!(!text.is_empty() && !text.ends_with('.')),
+                Nothing(text) | Refused { instead: text, .. } | Traces { instead: text } => {
+                    assert!(!text.is_empty() && !text.ends_with('.'));
+                }
             }
             assert!(matches!(flag.support, Own) || !ours.contains(flag.name), "--{} is ours", flag.name);
         }

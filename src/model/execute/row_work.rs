@@ -84,6 +84,11 @@ pub(in crate::model) struct RunTimes {
 }
 
 impl RunTimes {
+    /// Staging, the graph, and taking of the results.
+    pub(in crate::model) fn parts(&self) -> [Duration; 3] {
+        [self.state_in, self.run, self.state_out]
+    }
+
     pub(in crate::model) fn add(&mut self, more: &RunTimes) {
         self.state_in += more.state_in;
         self.run += more.run;

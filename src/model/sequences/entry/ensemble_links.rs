@@ -144,5 +144,5 @@ impl FlowHost for ModelScheduler {
 fn origin(call: MemberCall<'_>, now: Time) -> RequestOrigin<'_> {
     let patience = call.until.map(|until| until - now);
     let MemberCall { headers, callers, connection: awaiting, thread: connection, .. } = call;
-    RequestOrigin { patience, headers, callers, connection, awaiting, owner: None, fresh_id: 0 }
+    RequestOrigin { patience, headers, callers, connection, awaiting, owner: None, fresh_id: 0, span: None }
 }

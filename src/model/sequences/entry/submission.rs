@@ -169,7 +169,7 @@ fn job(
     let calling = load.calls_models().then(|| calling(model, request, origin, now));
     let mut job = Box::new(Job::new(load, request, accepted, now, reply));
     (job.connection, job.captured) = (origin.awaiting.or(origin.connection).cloned(), captured);
-    job.cache_miss = miss;
+    (job.cache_miss, job.span) = (miss, origin.span.cloned());
     submit.prepare = job.source.brought.is_some();
     if let Some(processed) = &mut job.processed {
         processed.calling = calling;

@@ -10,6 +10,7 @@ use crate::executor::ExecutorHandle;
 use crate::model::request::InferRequest;
 use crate::model::sequences::ensembles::Reply;
 use crate::model::sequences::jobs::{RequestOrigin, SequenceOwner};
+use crate::spans::ModelSpan;
 
 /// A submitted request: the receiver of its answer, and its key. There is no key if it was answered at once.
 pub(in crate::model::sequences) type SubmittedRequest = (oneshot::Receiver<Reply>, Option<Req>);
@@ -30,6 +31,7 @@ pub(in crate::model::sequences) struct DeferredRequest {
     /// When the client stops waiting.
     until: Option<Time>,
     fresh_id: u64,
+    span: Option<Arc<ModelSpan>>,
 }
 
 impl DeferredRequest {
@@ -50,6 +52,7 @@ impl DeferredRequest {
             callers: origin.callers.cloned(),
             until: origin.patience.map(|patience| now + patience),
             fresh_id: origin.fresh_id,
+            span: origin.span.cloned(),
         }
     }
 
@@ -72,6 +75,7 @@ impl DeferredRequest {
             headers: &self.headers,
             callers: self.callers.as_ref(),
             fresh_id: self.fresh_id,
+            span: self.span.as_ref(),
         };
         let outcome = submit(self.request, self.version, origin);
         if let Err(Ok((_, Some(req)))) = self.submitted.send(outcome) {

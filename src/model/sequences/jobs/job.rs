@@ -1,7 +1,7 @@
 //! A request in progress: its inputs, the receiver of its answer, and the results of its runs.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sequor_core::{EndReason, FEATURES, Id, RealRow, Refusal, Seq, Time};
 
@@ -13,6 +13,7 @@ use crate::model::load::{BroughtStates, CacheMiss, LoadDurability, LoadedModel, 
 use crate::model::request::{Accepted, InferAnswer, InferRequest, Parameter, as_given};
 use crate::model::sequences::ensembles::{FlowRequest, ReplyTo};
 use crate::recording::Recorder;
+use crate::spans::{ModelSpan, ModelTimes};
 use crate::state::StateCopy;
 use crate::telemetry::{FailureReason, refusal_reason};
 use crate::tensor::{NamedTensor, Tensor};
@@ -74,6 +75,8 @@ pub(in crate::model) struct Job {
     pub(in crate::model::sequences) replayed: bool,
     /// The connection that it came on, if its answer is awaited there.
     pub(in crate::model::sequences) connection: Option<ExecutorHandle>,
+    /// The span that shows its times, if its client's request is traced.
+    pub(in crate::model::sequences) span: Option<Arc<ModelSpan>>,
     pub(in crate::model::sequences) reply: ReplyTo,
 }
 
@@ -119,6 +122,7 @@ impl Job {
             captured: None,
             replayed: false,
             connection: None,
+            span: None,
             reply,
         }
     }
@@ -148,6 +152,9 @@ impl Job {
     /// The work of its row in the next run.
     pub(in crate::model) fn work(&mut self, row: &RealRow) -> RowWork {
         let keeps = self.processed.as_ref().is_some_and(|processed| processed.keeps_next());
+        if let Some(span) = self.span.as_ref().filter(|_| self.seq.is_some()) {
+            span.runs(row.step);
+        }
         let inputs = match &mut self.processed {
             Some(processed) => processed.runs.pop_front().map(|run| run.inputs).unwrap_or_default(),
             None => std::mem::take(&mut self.inputs),
@@ -261,6 +268,9 @@ impl Job {
         if let Some(miss) = &self.cache_miss {
             cached_answers::keep(&self.load, miss, self.answer.as_ref());
         }
+        if let Some(span) = &self.span {
+            span.answered(self.traced(self.taken - self.arrived, now - self.taken));
+        }
         if let Some(recorder) = recorder {
             let outcome = if matches!(self.answer, Some(Ok(_))) { "ok" } else { "failed" };
             self.record(recorder, self.taken - self.arrived, now - self.taken, outcome);
@@ -311,6 +321,12 @@ impl Job {
         recorder.request(&self.id, self.facts.through(&self.load, self.arrived, (queue, run), outcome));
     }
 
+    /// Its times for its span. The request ends now.
+    fn traced(&self, queue: Duration, run: Duration) -> ModelTimes {
+        let (version, batch, parts) = (self.load.version, self.facts.batch, self.compute.parts());
+        ModelTimes { version, batch, queue, run, parts, answered: Instant::now() }
+    }
+
     /// Counts, records and answers a request that did not run. `ended`: whether its sequence ended with it.
     pub(in crate::model::sequences) fn refuse(
         mut self: Box<Self>,
@@ -325,6 +341,9 @@ impl Job {
         }
         if let Some(reason) = failure_reason(&refusal) {
             self.load.metrics.failed(reason, now - self.arrived);
+        }
+        if let Some(span) = &self.span {
+            span.answered(self.traced(now - self.arrived, Duration::ZERO));
         }
         if let Some(recorder) = recorder {
             self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));

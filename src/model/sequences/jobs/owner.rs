@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::executor::ExecutorHandle;
+use crate::spans::ModelSpan;
 
 /// The facts of a request's call that its model uses.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,6 +25,8 @@ pub struct RequestOrigin<'a> {
     pub callers: Option<&'a Arc<[String]>>,
     /// The id that the server has assigned to the sequence of this START already; 0 for none.
     pub fresh_id: u64,
+    /// The span of the request, if it is traced.
+    pub span: Option<&'a Arc<ModelSpan>>,
 }
 
 /// Counts the live sequences of one client.
