@@ -122,12 +122,11 @@ redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
 return 'ok'
 ";
 
-/// Frees a sequence whose server is gone, so that its idle time counts. Keys: the record, the sequences of the server that is gone. Arguments:
-/// that server, the key. Answers `ok`, or `alive` if the server has a heartbeat.
-const ORPHAN: &str = r"
-if redis.call('EXISTS', 'sequor:run:' .. ARGV[1]) == 1 then return 'alive' end
+/// The end of both scripts that free a sequence so that its idle time counts. `found` has the record's owner, state and idle time.
+macro_rules! free_record {
+    () => {
+        r"
 redis.call('SREM', KEYS[2], ARGV[2])
-local found = redis.call('HMGET', KEYS[1], 'owner', 'blob', 'idle')
 if found[1] ~= ARGV[1] then return 'ok' end
 if found[2] then
   redis.call('HSET', KEYS[1], 'owner', '')
@@ -140,28 +139,28 @@ else
   redis.call('DEL', KEYS[1])
 end
 return 'ok'
-";
+"
+    };
+}
+
+/// Frees a sequence whose server is gone. Keys: the record, the sequences of the server that is gone. Arguments: that server, the key. Answers
+/// `ok`, or `alive` if the server has a heartbeat.
+const ORPHAN: &str = concat!(
+    r"
+if redis.call('EXISTS', 'sequor:run:' .. ARGV[1]) == 1 then return 'alive' end
+local found = redis.call('HMGET', KEYS[1], 'owner', 'blob', 'idle')",
+    free_record!()
+);
 
 /// Frees a sequence that belongs to this server although no model of it has the sequence: its claim or its release got no answer. Keys: the
 /// record, the sequences of this server. Arguments: this server, the key, the number of the change. Answers `ok`, or `late` if this server has
 /// claimed it since.
-const DISOWN: &str = r"
+const DISOWN: &str = concat!(
+    r"
 local found = redis.call('HMGET', KEYS[1], 'owner', 'blob', 'idle', 'number')
-if found[1] == ARGV[1] and tonumber(found[4] or '0') > tonumber(ARGV[3]) then return 'late' end
-redis.call('SREM', KEYS[2], ARGV[2])
-if found[1] ~= ARGV[1] then return 'ok' end
-if found[2] then
-  redis.call('HSET', KEYS[1], 'owner', '')
-  local left = tonumber(found[3] or '-1')
-  if left >= 0 then
-    redis.call('PEXPIRE', KEYS[1], math.max(left, 1))
-    redis.call('PEXPIRE', found[2], math.max(left, 1))
-  end
-else
-  redis.call('DEL', KEYS[1])
-end
-return 'ok'
-";
+if found[1] == ARGV[1] and tonumber(found[4] or '0') > tonumber(ARGV[3]) then return 'late' end",
+    free_record!()
+);
 
 /// Renews a heartbeat. Keys: the heartbeat, the servers. Arguments: this server, its node, the lease in milliseconds. Answers the life of the
 /// heartbeat: the time at which Redis got it and had none. As long as that stays the same, no other server could take sequences over.
