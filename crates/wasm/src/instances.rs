@@ -250,9 +250,9 @@ mod interleavings {
                         now.fetch_sub(1, Ordering::SeqCst);
                         all.fetch_add(1, Ordering::SeqCst);
                         let fault = CallError { fault: CallFault::Trap, what: String::new() };
-                        if (n + round) % 3 == 0 { Err(fault) } else { Ok(()) }
+                        if (n + round).is_multiple_of(3) { Err(fault) } else { Ok(()) }
                     });
-                    assert_eq!(answer.is_err(), (n + round) % 3 == 0);
+                    assert_eq!(answer.is_err(), (n + round).is_multiple_of(3));
                 }
             })
         };
