@@ -10,7 +10,7 @@ pub(super) const EPOCH: &str = "sequor:epoch";
 pub(super) const RECORD_EPOCH: &str = "sequor:claims";
 /// The successions, by model.
 pub(super) const SUCCESSIONS: &str = "sequor:successions";
-/// The heartbeat of a server, followed by its run.
+/// The heartbeat of a server, followed by its run. Its value is the heartbeat's life and the server's node.
 pub(super) const BEAT: &str = "sequor:run:";
 /// The sequences of a server, followed by its run.
 pub(super) const OWNED: &str = "sequor:owned:";
@@ -39,6 +39,11 @@ pub(super) fn end(key: &TierKey) -> Vec<u8> {
 
 pub(super) fn beat(run: &str) -> String {
     format!("{BEAT}{run}")
+}
+
+/// The node in the value of a heartbeat, `LIFE:NODE`.
+pub(super) fn node_of(beat: String) -> String {
+    beat.split_once(':').map(|(_, node)| node.to_owned()).unwrap_or(beat)
 }
 
 pub(super) fn owned(run: &str) -> String {

@@ -47,7 +47,7 @@ pub(super) fn find(link: &mut RedisLink, key: &TierKey, run: &str) -> Result<Opt
         Some(owner) => {
             let mut beat = Bundle::new();
             beat.command("GET", &[keys::beat(&owner).as_bytes()]);
-            link.send(&beat)?.first().and_then(text)
+            link.send(&beat)?.first().and_then(text).map(keys::node_of)
         }
         None => None,
     };
