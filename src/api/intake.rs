@@ -23,9 +23,8 @@ use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
 use crate::spans::{TracedCall, TracedStep, Tracer};
-use crate::telemetry::Metrics;
-use crate::telemetry::Surface;
 use crate::telemetry::kinds::Gauge;
+use crate::telemetry::{Metrics, Surface};
 
 /// A body up to this size counts against `limits.queued` only while its request waits for its turn.
 const SMALL_BODY: usize = 64 << 10;

@@ -3,8 +3,7 @@
 
 use super::{Code, Status};
 use crate::spans::{RequestSpan, SpanEnd};
-use crate::telemetry::RequestCounters;
-use crate::telemetry::Surface;
+use crate::telemetry::{RequestCounters, Surface};
 
 /// Counts one request when it is dropped. Without a call of [`RequestCount::sent`], the outcome is that the client has gone.
 #[derive(Debug)]

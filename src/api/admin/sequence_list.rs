@@ -243,7 +243,7 @@ impl Admin {
             match repository.find_absent(&of, &wanted) {
                 Ok(Some(absent)) => Ok((None, Some(absent), None)),
                 Ok(None) => Ok((None, None, ended()?)),
-                // Nothing is known of the id only if the store says so as well.
+                // Without the store's answer the id may be known elsewhere, so it is not called unknown.
                 Err(failure) => Ok((None, None, Some(ended()?.ok_or(failure)?))),
             }
         });

@@ -10,8 +10,7 @@ use super::*;
 use crate::api::kserve::reply_queue::reply_queue;
 use crate::api::request_count::RequestCount;
 use crate::model::{InferAnswer, NamedTensor, Tensor};
-use crate::telemetry::Metrics;
-use crate::telemetry::Surface;
+use crate::telemetry::{Metrics, Surface};
 
 #[derive(Default)]
 struct Woken(AtomicU32);

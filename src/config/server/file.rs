@@ -397,7 +397,7 @@ section! {
         pub endpoint: Option<String> = None;
         /// Protocol of the collector
         pub protocol: OtlpProtocol = OtlpProtocol::HttpProtobuf;
-        /// Share of requests that are traced, from 0 to 1; a request with a traceparent header is traced if that says so
+        /// Share of requests that are traced, from 0 to 1; a traceparent header decides for its own request
         pub sample: f64 = 0.01, share;
     }
 }

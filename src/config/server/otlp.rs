@@ -76,8 +76,8 @@ pub(super) fn resolve(
     let (endpoint, is_tls) = collector_url(endpoint, said.protocol, names_traces).ok_or_else(|| {
         wrong(format!("\"{endpoint}\" is no URL of a collector; write http://HOST:PORT or https://HOST:PORT"))
     })?;
-    let of_variables = |names: [&str; 2]| -> Result<Vec<(String, String)>, Fault> {
-        let Some((name, text)) = names.into_iter().find_map(|name| Some((name.to_owned(), set(name)?))) else {
+    let of_variables = |names: &[&str]| -> Result<Vec<(String, String)>, Fault> {
+        let Some((name, text)) = names.iter().find_map(|name| Some(((*name).to_owned(), set(name)?))) else {
             return Ok(Vec::new());
         };
         // The text may hold a secret, so the fault does not repeat it.
@@ -89,8 +89,8 @@ pub(super) fn resolve(
         })
     };
     // The library would leave out what it cannot parse.
-    of_variables(["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"])?;
-    let attributes = of_variables(["OTEL_RESOURCE_ATTRIBUTES", "OTEL_RESOURCE_ATTRIBUTES"])?;
+    of_variables(&["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"])?;
+    let attributes = of_variables(&["OTEL_RESOURCE_ATTRIBUTES"])?;
     let timeout = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"].into_iter().find_map(&set);
     let milliseconds = timeout.and_then(|text| text.trim().parse().ok()).filter(|milliseconds| *milliseconds > 0);
     let authority =
