@@ -13,7 +13,7 @@
 //! - [`store_url`]: the URL of a store that several servers share.
 //! - [`otlp`]: the export of traces, also as OpenTelemetry's own variables set it (`otlp_variables`: those for our keys) · `triton_trace`: Triton's flag for it.
 //! - `by_memory`: limits that follow from the memory of this process.
-//! - [`settings`]: the checked result · [`shown`]: the same for operators to read.
+//! - `validation`: checks the meaning of the merged values · [`settings`]: the checked result · [`shown`]: the same for operators to read.
 
 pub mod access;
 mod by_memory;
@@ -25,10 +25,13 @@ pub mod otlp;
 mod otlp_variables;
 pub mod rates;
 pub mod settings;
+#[cfg(test)]
+mod settings_tests;
 pub mod shown;
 pub mod store_url;
 pub mod triton;
 mod triton_trace;
+mod validation;
 
 pub use by_memory::HostMemory;
 pub use file::{Connections, Drain, Grpc, ServerLimits};

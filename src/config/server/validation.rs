@@ -1,0 +1,182 @@
+//! Checks values that have the right type but no valid meaning, alone or together with others.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::Value;
+
+use super::file::{AdminSection, AllowSharedMemory, ControlMode, GRANT_MODEL, GRANTS, ServerFile, TlsSection, keys};
+use super::layers::{Layers, Origin};
+use super::rates::ResourceLimit;
+use crate::config::fault::{Fault, code, did_you_mean};
+use crate::config::units::{Size, Span};
+
+/// Minimum size of a recording. Its file is replaced at half of the size.
+const LEAST_RECORD: u64 = 64 << 10;
+
+/// Faults of values that have the right type but no valid meaning.
+pub(super) fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if said.schema != 1 {
+        let at = layers.file_at(&["schema"]);
+        faults.push(Fault { at, code: code::VALUE, what: "schema must be 1".to_owned() });
+    }
+    if !said.http.enabled && !said.grpc.enabled {
+        let what = "neither HTTP nor gRPC is enabled: nothing would be served".to_owned();
+        faults.push(Fault { at: layers.origin("grpc.enabled").at(), code: code::VALUE, what });
+    }
+    let open = |is: bool, port: u16| if is { port } else { 0 };
+    let ports = [
+        ("http.port", open(said.http.enabled, said.http.port)),
+        ("grpc.port", open(said.grpc.enabled, said.grpc.port)),
+        ("metrics.port", open(said.metrics.enabled, said.metrics.port)),
+        ("admin.port", open(said.admin.enabled, said.admin.port)),
+    ];
+    for (n, (path, port)) in ports.iter().enumerate() {
+        let earlier = ports.iter().take(n).find(|(_, p)| p == port && *port != 0);
+        if let Some((other, _)) = earlier {
+            let key = if layers.origin(path) == Origin::Default { other } else { path };
+            let what = format!("{other} and {path} are both {port}");
+            faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
+        }
+    }
+    faults.extend(load_without_control(said, layers));
+    faults.extend(unsafe_admin(said, layers));
+    faults.extend(half_a_tls(said, layers));
+    faults.extend(unclear_state(said, layers));
+    if said.shared_memory.allow == Some(AllowSharedMemory::Prefix) {
+        faults.extend(no_prefix(&said.shared_memory.prefix, layers));
+    }
+    if said.record_max.0 < LEAST_RECORD {
+        let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
+        faults.push(Fault { at: layers.origin("record_max").at(), code: code::VALUE, what });
+    }
+    faults.extend(small_queue("limits.queued", Some(said.limits.queued), said, layers));
+    faults.extend(small_queue("limits.queued_per_peer", said.limits.queued_per_peer, said, layers));
+    for entry in &said.plugins.grants {
+        let what = match entry.split_once('=').filter(|(plugin, _)| !plugin.is_empty()) {
+            Some((_, grant)) if GRANTS.contains(&grant) => continue,
+            Some((_, grant)) if grant.strip_prefix(GRANT_MODEL).is_some_and(|model| !model.is_empty()) => continue,
+            Some((_, grant)) => {
+                let (all, near) = (GRANTS.join(", "), did_you_mean(grant, GRANTS));
+                format!("plugins.grants: \"{grant}\" is nothing that can be granted ({all}){near}")
+            }
+            None => format!("plugins.grants: \"{entry}\" names no plug-in; write NAME={entry}"),
+        };
+        faults.push(Fault { at: layers.origin("plugins.grants").at(), code: code::VALUE, what });
+    }
+    let wrong = said.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).err());
+    let at = || layers.origin("rate_limit_resource").at();
+    faults.extend(wrong.map(|what| Fault { at: at(), code: code::VALUE, what }));
+    faults.extend(against_rules(said, layers));
+    faults
+}
+
+/// The fault for models to load at the start, in a server that loads all models. The sentence begins like Triton's.
+fn load_without_control(said: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let mode = match said.model.control_mode {
+        _ if said.model.load.is_empty() => return None,
+        ControlMode::Explicit => return None,
+        ControlMode::None => "none",
+        ControlMode::Poll => "poll",
+    };
+    let what = format!(
+        "Use of '--load-model' requires setting '--model-control-mode=explicit' as well. (model.control_mode is \"{mode}\": every \
+         model of the repository is loaded)"
+    );
+    Some(Fault { at: layers.origin("model.load").at(), code: code::VALUE, what })
+}
+
+/// The fault for a prefix of shared memory that is missing, or that every key begins with.
+fn no_prefix(prefix: &str, layers: &Layers) -> Option<Fault> {
+    let (key, what) = match prefix {
+        "" => {
+            ("shared_memory.allow", "shared_memory.allow is \"prefix\", and shared_memory.prefix is missing".to_owned())
+        }
+        _ if prefix.trim_matches('/').is_empty() => {
+            let what = format!(
+                "shared_memory.prefix \"{prefix}\" allows every key: add the beginning of a name, or set shared_memory.allow = \"on\""
+            );
+            ("shared_memory.prefix", what)
+        }
+        _ => return None,
+    };
+    Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
+}
+
+/// The shortest and the longest lease.
+const LEASES: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(60);
+
+/// Faults of the settings for a store that several servers share.
+fn unclear_state(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
+    let at = |path: &str, what: String| Fault { at: layers.origin(path).at(), code: code::VALUE, what };
+    let mut faults = Vec::new();
+    if let Some(url) = &said.state.url {
+        faults.extend(url.fault().map(|what| at("state.url", what.to_owned())));
+        if !said.state.dir.as_os_str().is_empty() {
+            let what = "state.url and state.dir are both set: sequences are stored either in Redis or in a directory";
+            faults.push(at("state.url", what.to_owned()));
+        }
+    }
+    if !LEASES.contains(&said.state.lease.0) {
+        faults.push(at(
+            "state.lease",
+            format!("state.lease must be from {} to {}", Span(*LEASES.start()), Span(*LEASES.end())),
+        ));
+    }
+    faults
+}
+
+/// The fault for a maximum of queued bytes that is smaller than the largest request.
+fn small_queue(path: &'static str, queued: Option<Size>, said: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let (queued, request) = (queued?, said.limits.request);
+    if queued >= request {
+        return None;
+    }
+    let key = if layers.origin(path) == Origin::Default { "limits.request" } else { path };
+    let what = format!("{path} ({queued}) must be at least limits.request ({request}), or such a request never fits");
+    Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
+}
+
+/// Faults of values that violate their key's rule.
+fn against_rules(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
+    let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
+    let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
+    let refused = keys().filter_map(|key| Some((key.path, key.rule.refuse(key.kind, of(key.path)?)?)));
+    let fault = |(path, why)| Fault { at: layers.origin(path).at(), code: code::VALUE, what: format!("{path} {why}") };
+    refused.map(fault).collect()
+}
+
+/// The fault for an unprotected admin listener on an address that other machines can reach.
+fn unsafe_admin(said: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let AdminSection { enabled, address, port, keys_file, .. } = &said.admin;
+    let is_guarded = !keys_file.as_os_str().is_empty() || !said.tls.client_ca.as_os_str().is_empty();
+    // A text that is not an address is refused when the listener is bound.
+    let is_local = address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if !enabled || is_local || is_guarded {
+        return None;
+    }
+    let what = format!(
+        "admin on {address}:{port} without keys or client certificates would let anyone load code. \
+         Set admin.keys_file, tls.client_ca, or admin.address = \"127.0.0.1\"."
+    );
+    Some(Fault { at: layers.origin("admin.address").at(), code: code::VALUE, what })
+}
+
+/// The fault for a certificate without its key, or a key without its certificate.
+fn half_a_tls(said: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let TlsSection { cert, key, client_ca } = &said.tls;
+    let [has_cert, has_key, has_ca] = [cert, key, client_ca].map(|path| !path.as_os_str().is_empty());
+    let (there, lacks) = match (has_cert, has_key, has_ca) {
+        (true, false, _) => ("tls.cert", "tls.key"),
+        (false, true, _) => ("tls.key", "tls.cert"),
+        (false, false, true) => ("tls.client_ca", "tls.cert and tls.key"),
+        _ => return None,
+    };
+    Some(Fault {
+        at: layers.origin(there).at(),
+        code: code::VALUE,
+        what: format!("{there} is of no use without {lacks}"),
+    })
+}
