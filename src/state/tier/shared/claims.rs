@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::held_records::HeldRecord;
 use super::host::handover_wait;
 use super::keys;
 use super::lease::LeaseClock;
 use super::link::{Bundle, RedisLink};
 use super::scripts::{ClaimAnswer, RecordScript};
-use super::shared_tier::{HeldRecord, SharedTier};
+use super::shared_tier::SharedTier;
 use crate::state::tier::error::TierError;
 use crate::state::tier::record::{EndedState, StateHead, TierKey};
 
@@ -210,12 +211,12 @@ impl ClaimThread {
         let waiting: HashSet<&TierKey> = self.waiting.iter().map(|claim| &claim.task.key).collect();
         let tier = &self.tier;
         // A claim that waits decides it. A claim that was decided since has another epoch.
-        self.astray.retain(|key, epoch| !waiting.contains(key) && tier.epoch_of(key) == *epoch);
+        self.astray.retain(|key, epoch| !waiting.contains(key) && tier.held.epoch_of(key) == *epoch);
         let portion: Vec<TierKey> = self.astray.keys().take(PORTION).cloned().collect();
         let (mut bundle, owned) = (Bundle::new(), keys::owned(&tier.run));
         for key in &portion {
             if let Some(epoch) = self.astray.insert(key.clone(), None).flatten() {
-                tier.lose(key, epoch);
+                tier.held.lose(key, epoch);
             }
             bundle.script(
                 RecordScript::Disown,
@@ -369,10 +370,10 @@ impl ClaimThread {
             }
         };
         let since = (self.next)(head.as_ref().map_or(0, |head| head.incarnation));
-        if !self.tier.hold(key, HeldRecord { epoch, since, head: head.clone(), blob }, &self.lease, lost) {
+        if !self.tier.held.hold(key, HeldRecord { epoch, since, head: head.clone(), blob }, &self.lease, lost) {
             return Ok(None);
         }
-        let counts = self.tier.counts();
+        let counts = &self.tier.counts;
         counts.claimed.fetch_add(1, Ordering::Relaxed);
         if claim.node.is_some() {
             counts.taken_over.fetch_add(1, Ordering::Relaxed);

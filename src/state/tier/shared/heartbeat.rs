@@ -146,7 +146,7 @@ impl Heartbeat {
     /// Drops the sequences that belong to others now. Sends a heartbeat with each portion, so that the others stay its own. Returns when the
     /// last one was sent.
     fn check(&mut self, mut sent: Duration, life: u64) -> Result<Duration, TierError> {
-        for portion in self.tier.portions() {
+        for portion in self.tier.held.portions() {
             let now = self.lease.now();
             if self.beat()? != life {
                 let (address, what) = (self.link.address().shown.clone(), "the heartbeat ended again".to_owned());
@@ -178,7 +178,7 @@ impl Heartbeat {
         let mut bundle = Bundle::new();
         bundle.command("SCARD", &[owned.as_bytes()]);
         let counted = self.link.send(&bundle)?.first().and_then(number).and_then(|n| usize::try_from(n).ok());
-        if self.cursor == "0" && counted == Some(self.tier.held_count()) {
+        if self.cursor == "0" && counted == Some(self.tier.held.len()) {
             return Ok(());
         }
         let since = Instant::now();
@@ -189,7 +189,7 @@ impl Heartbeat {
             let Value::Array(parts) = &answer else { return Err(self.link.unexpected(&answer)) };
             let [next, Value::Array(found)] = parts.as_slice() else { return Err(self.link.unexpected(&answer)) };
             let found = found.iter().filter_map(|key| TierKey::decode(bytes(key)?));
-            found.filter(|key| !self.tier.holds(key)).for_each(|key| self.claims.disown(key, None));
+            found.filter(|key| !self.tier.held.contains(key)).for_each(|key| self.claims.disown(key, None));
             self.cursor = text(next).unwrap_or_else(|| "0".to_owned());
             if self.cursor == "0" || since.elapsed() >= self.lease.interval() / 2 {
                 return Ok(());

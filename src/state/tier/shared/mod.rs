@@ -13,7 +13,8 @@
 //! - `keys`: the names of the records. `scripts`: the changes of a record, and what Redis answers.
 //! - `link`: a connection that is made again after a failure.
 //! - `lease`: until when this server may answer for its sequences, by its own clock.
-//! - `shared_tier`: the store as a [`super::contract::Tier`]. It writes only sequences that this server owns.
+//! - `held_records`: the sequences that this server owns. `known_successions`: which version continues from which.
+//! - `shared_tier`: the store as a [`super::contract::Tier`]. It writes only sequences that this server owns. `planned_write`: how it writes.
 //! - `shared_store`: all of it, as the server uses it. `host`: the models, as the threads here use them.
 //! - `claims`: takes sequences over, on a thread of its own. `heartbeat`: keeps the lease. `yields`: listens for servers that want a sequence.
 //! - `listing`: the sequences that belong to no server, and one sequence of any server.
@@ -22,8 +23,10 @@
 
 mod claims;
 mod heartbeat;
+mod held_records;
 mod host;
 mod keys;
+mod known_successions;
 mod lease;
 mod link;
 mod listing;
@@ -31,6 +34,7 @@ mod listing;
 mod lossy_link;
 #[cfg(test)]
 mod lossy_tests;
+mod planned_write;
 mod scripts;
 mod shared_store;
 mod shared_tier;

@@ -124,7 +124,7 @@ impl SharedStore {
 
     /// Whether this server owns a sequence, as far as it knows.
     pub fn holds(&self, key: &TierKey) -> bool {
-        self.tier.holds(key)
+        self.tier.held.contains(key)
     }
 
     /// Stored sequences of a model that belong to no server, at most so many, with the idle time that each has left. Reads no state.

@@ -105,7 +105,7 @@ pub(super) struct QuietHost {
 impl SharedHost for QuietHost {
     fn hand_over(&self, key: &TierKey) -> HandoverState {
         let tier = self.tier.get().unwrap();
-        if !tier.holds(key) {
+        if !tier.held.contains(key) {
             return HandoverState::Absent;
         }
         let _ = tier.put_batch(&[TierChange::Release { key: key.clone(), left: waiting(None) }]);

@@ -145,7 +145,7 @@ impl WantedSequences {
         host.release_unused(false);
         let now = Instant::now();
         self.all.retain(|(key, until)| {
-            let epoch = self.tier.epoch_of(key);
+            let epoch = self.tier.held.epoch_of(key);
             match host.hand_over(key) {
                 HandoverState::Done => return false,
                 // The other server was told that this one owns it. No model here would ever release it.
