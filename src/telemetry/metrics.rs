@@ -121,7 +121,7 @@ impl Metrics {
 
     /// The counters of the kept states of one model version. The same version gets the same counters again.
     pub fn kept(&self, name: &str, version: u64) -> KeptMetrics {
-        self.0.families.kept(name, version)
+        self.0.families.kept.model(name, version)
     }
 
     /// The gauge of the response cache's size.
@@ -148,7 +148,7 @@ impl Metrics {
                 stays
             });
             if known.is_empty() {
-                families.forget_kept(name, *version);
+                families.kept.forget(name, *version);
             }
             !known.is_empty()
         });

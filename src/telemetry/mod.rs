@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - `names`: the one file with the names of metrics · `labels`: their labels ([`Surface`]: of a request's surface) · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
+//! - `names`: the names of all metrics · `labels`: their labels ([`Surface`]: of a request's surface) · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: the counters of the hot paths, resolved in advance · [`plugins`]: counters of plug-ins ([`Meter`]: of one plug-in at its
 //!   place) · [`RequestCounters`]: of answered requests · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
 //!   `server_gauges`: of the whole server · [`SpanCounters`]: of exported spans.

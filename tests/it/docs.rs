@@ -302,6 +302,6 @@ fn the_metrics_page_matches_a_scrape() {
     names.sort_unstable();
     page += &table_of_values(&text, &names);
     page += WHAT_VALUES_MEAN;
-    page += "\n<!-- Generated from a scrape (src/telemetry/names.rs) by tests/it/docs.rs. -->\n";
+    page += "\n<!-- Generated from a scrape (src/telemetry/names/) by tests/it/docs.rs. -->\n";
     is_page("reference/metrics.md", &page);
 }
