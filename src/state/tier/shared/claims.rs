@@ -86,11 +86,12 @@ struct QueuedClaims {
 }
 
 /// Maximum number of claims in one bundle.
-const PORTION: usize = 256;
-/// The wait between two attempts for a sequence of another server is this part of the time that has passed, within these bounds.
-const PART: u32 = 8;
-const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_millis(50);
+const CLAIM_PORTION: usize = 256;
+/// The wait before the next attempt for a sequence of another server is the time that has passed since the claim began, divided by this, within
+/// the bounds below.
+const RETRY_WAIT_DIVISOR: u32 = 8;
+const MIN_RETRY_WAIT: Duration = Duration::from_millis(1);
+const MAX_RETRY_WAIT: Duration = Duration::from_millis(50);
 /// Time after which the other server is asked again, if it did not hear it.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -212,7 +213,7 @@ impl ClaimThread {
         let tier = &self.tier;
         // A claim that waits decides it. A claim that was decided since has another epoch.
         self.astray.retain(|key, epoch| !waiting.contains(key) && tier.held.epoch_of(key) == *epoch);
-        let portion: Vec<TierKey> = self.astray.keys().take(PORTION).cloned().collect();
+        let portion: Vec<TierKey> = self.astray.keys().take(CLAIM_PORTION).cloned().collect();
         let (mut bundle, owned) = (Bundle::new(), keys::owned(&tier.run));
         for key in &portion {
             if let Some(epoch) = self.astray.insert(key.clone(), None).flatten() {
@@ -238,7 +239,7 @@ impl ClaimThread {
     fn try_due(&mut self, now: Instant) {
         let mut due: Vec<WaitingClaim> = self.waiting.extract_if(.., |claim| claim.next <= now).collect();
         while !due.is_empty() {
-            let rest = due.split_off(due.len().min(PORTION));
+            let rest = due.split_off(due.len().min(CLAIM_PORTION));
             let portion = std::mem::replace(&mut due, rest);
             self.try_portion(portion);
         }
@@ -347,7 +348,7 @@ impl ClaimThread {
             }
             return (claim.task.done)(Err(failure.clone()));
         }
-        claim.next = now + (waited / PART).clamp(SHORTEST, LONGEST);
+        claim.next = now + (waited / RETRY_WAIT_DIVISOR).clamp(MIN_RETRY_WAIT, MAX_RETRY_WAIT);
         self.waiting.push(claim);
     }
 
