@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use sequor_core::{EndReason, Id, Refusal, Time, Tombstone};
+use sequor_core::{Core, EndReason, Id, Refusal, Time, Tombstone};
 
-use crate::error::EndedBy;
+use crate::error::{EndedBy, Failure};
+use crate::model::sequences::jobs::Job;
 
 /// Maximum number of ends. The core remembers as many.
 const ENDS: usize = 4096;
@@ -26,8 +27,15 @@ struct Ender {
 }
 
 impl Enders {
+    /// Records that a plug-in has just ended the sequence of this id, if the sequence has ended.
+    pub(super) fn note(&mut self, core: &Core, now: Time, id: &Id, by: EndedBy) {
+        if let Some(stone) = core.end_of(id).filter(|stone| stone.at == now && can_be_caused(stone.why)) {
+            self.insert(id, stone, by);
+        }
+    }
+
     /// Records the plug-in that caused an end which the core remembers.
-    pub(super) fn insert(&mut self, id: &Id, Tombstone { at, why, .. }: Tombstone, by: EndedBy) {
+    fn insert(&mut self, id: &Id, Tombstone { at, why, .. }: Tombstone, by: EndedBy) {
         self.serial += 1;
         self.order.push_back((self.serial, id.clone()));
         self.by_id.insert(id.clone(), Ender { serial: self.serial, at, why, by });
@@ -59,8 +67,20 @@ impl Enders {
 }
 
 /// Whether a plug-in can cause such an end.
-pub(super) fn can_be_caused(why: EndReason) -> bool {
+fn can_be_caused(why: EndReason) -> bool {
     matches!(why, EndReason::Rejected | EndReason::Failed | EndReason::Broken | EndReason::Evicted)
+}
+
+/// The plug-in whose failure has ended the sequence.
+pub(super) fn ended_in_plugin(failure: &Failure) -> Option<EndedBy> {
+    let Failure::Processor(failure) = failure else { return None };
+    failure.ended.then(|| EndedBy { plugin: failure.plugin.clone(), world: failure.world })
+}
+
+/// The id of a request that failed in a plug-in between its runs, and the plug-in.
+pub(super) fn failed_in_plugin(job: &Job) -> Option<(Id, EndedBy)> {
+    let Some(Err(Failure::Processor(failure))) = &job.answer else { return None };
+    Some((job.id.clone(), EndedBy { plugin: failure.plugin.clone(), world: failure.world }))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use sequor_core::{
 };
 
 use crate::config::model::settings::DurabilityWhen;
-use crate::error::{EndedBy, Failure};
+use crate::error::EndedBy;
 use crate::model::load::{LoadDurability, LoadedModel};
 use crate::model::sequences::ensembles::{MemberSequences, ReplyTo, SequenceHolder};
 use crate::model::sequences::jobs::{ChosenBy, Job};
@@ -21,7 +21,7 @@ use crate::state::tier::{EndedState, Successions, VersionDigest};
 
 use super::batch::{FinishedBatch, PendingSeals, Step};
 use super::deferred_actions::{DeferredActions, PolicyNotice, SequenceChange};
-use super::enders::{Enders, can_be_caused};
+use super::enders::{Enders, ended_in_plugin, failed_in_plugin};
 use super::imports::{Import, Imports};
 use super::job_stage::JobStage;
 use super::live_sequences::{Live, LiveSequences};
@@ -134,7 +134,7 @@ impl Table {
         self.apply(now, Event::Ran { batch: batch.id, rows });
         self.sealing.clear();
         for (id, by) in failed {
-            self.note_ender(now, &id, by);
+            self.enders.note(&self.core, now, &id, by);
         }
     }
 
@@ -161,7 +161,7 @@ impl Table {
         let next = self.core.answer(now, round, said, &mut self.effects);
         for id in victims {
             if let Some(by) = self.scheduler_of(who.load) {
-                self.note_ender(now, &id, by);
+                self.enders.note(&self.core, now, &id, by);
             }
         }
         // After an admission a batch comes first, before any other question. Otherwise nothing would run if sequences came and went faster
@@ -250,7 +250,7 @@ impl Table {
                         self.keep_on_import(now, job);
                         self.keep_on(now, req, job, (refusal, ended));
                         if let Some(by) = self.ender_in(job, refusal, ended) {
-                            self.note_ender(now, &job.id, by);
+                            self.enders.note(&self.core, now, &job.id, by);
                         }
                     }
                     self.actions.refused.extend(job.map(|job| (job, refusal, ended)));
@@ -275,13 +275,6 @@ impl Table {
     }
 
     // === which plug-in ended a sequence ===
-
-    /// Records that a plug-in has just ended the sequence of this id, if the sequence has ended.
-    pub(super) fn note_ender(&mut self, now: Time, id: &Id, by: EndedBy) {
-        if let Some(stone) = self.core.end_of(id).filter(|stone| stone.at == now && can_be_caused(stone.why)) {
-            self.enders.insert(id, stone, by);
-        }
-    }
 
     /// The plug-in that refuses a request and ends its sequence with it.
     fn ender_in(&self, job: &Job, refusal: Refusal, ended: bool) -> Option<EndedBy> {
@@ -403,51 +396,8 @@ impl Table {
 
     fn take_note(&mut self, now: Time, note: Note) {
         let change = match note {
-            // The sequence restarts in the memory that it has.
-            Note::Ended(seq, why) if self.core.id_of(seq).is_some() => {
-                self.recent.end(seq, why);
-                self.live_mut(seq).map(|live| {
-                    live.begin_anew();
-                    (Arc::clone(&live.load), SequenceChange::Ended(why))
-                })
-            }
-            Note::Started(seq, req) if self.live_mut(seq).is_some() => {
-                let job = self.jobs.get_mut(req).and_then(JobStage::job_mut);
-                let taken = job.map(|job| (job.start_keys(), job.claims.permit.take(), job.in_ensemble.holder.take()));
-                let (keys, permit, holder) = taken.unwrap_or_default();
-                self.live_mut(seq).map(|live| {
-                    live.started_again(keys, permit, holder);
-                    (Arc::clone(&live.load), SequenceChange::Started)
-                })
-            }
-            Note::Started(seq, req) => {
-                let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
-                let live = Live::begin(req, job);
-                if !self.imports.is_empty() && job.facts.start {
-                    self.imports.remove(&job.id);
-                }
-                let load = Arc::clone(&live.load);
-                self.live.insert(seq, live);
-                Some((load, SequenceChange::Started))
-            }
-            Note::Ended(seq, why) => {
-                self.recent.end(seq, why);
-                let ended = self.live.remove(seq);
-                ended.map(|mut live| {
-                    if why == EndReason::Spilled {
-                        self.take_back(now, &mut live);
-                    }
-                    // A server that stops leaves the stored state. So does a START on the id of a stored sequence if it took no effect.
-                    let stays = self.stopping && why == EndReason::Drained;
-                    let obsolete = live.take_obsolete(why).filter(|of| !stays && !self.kept.contains_key(&of.id));
-                    if let Some(WrittenSequence { id, incarnation, .. }) = obsolete {
-                        self.forget(id, incarnation);
-                    }
-                    self.actions.unused.extend(live.shared_id.take());
-                    self.part(live.members, live.holder, why);
-                    (live.load, SequenceChange::Ended(why))
-                })
-            }
+            Note::Started(seq, req) => self.started(seq, req),
+            Note::Ended(seq, why) => self.ended(now, seq, why),
             Note::Slotted(seq, _, _, waited) => {
                 self.live_mut(seq).map(|live| (Arc::clone(&live.load), SequenceChange::Slotted(waited)))
             }
@@ -463,6 +413,49 @@ impl Table {
             Note::Fault(..) => None,
         };
         self.actions.sequences.extend(change);
+    }
+
+    /// Adds the data of a sequence that a request has started. If the id has a live sequence, that one starts again.
+    fn started(&mut self, seq: Seq, req: Req) -> Option<(Arc<LoadedModel>, SequenceChange)> {
+        if self.live_mut(seq).is_some() {
+            let job = self.jobs.get_mut(req).and_then(JobStage::job_mut);
+            let taken = job.map(|job| (job.start_keys(), job.claims.permit.take(), job.in_ensemble.holder.take()));
+            let (keys, permit, holder) = taken.unwrap_or_default();
+            let live = self.live_mut(seq)?;
+            live.started_again(keys, permit, holder);
+            return Some((Arc::clone(&live.load), SequenceChange::Started));
+        }
+        let job = self.jobs.get_mut(req).and_then(JobStage::job_mut)?;
+        let live = Live::begin(req, job);
+        if !self.imports.is_empty() && job.facts.start {
+            self.imports.remove(&job.id);
+        }
+        let load = Arc::clone(&live.load);
+        self.live.insert(seq, live);
+        Some((load, SequenceChange::Started))
+    }
+
+    /// Removes the data of a sequence that has ended. A sequence that restarts keeps its memory.
+    fn ended(&mut self, now: Time, seq: Seq, why: EndReason) -> Option<(Arc<LoadedModel>, SequenceChange)> {
+        self.recent.end(seq, why);
+        if self.core.id_of(seq).is_some() {
+            let live = self.live_mut(seq)?;
+            live.begin_anew();
+            return Some((Arc::clone(&live.load), SequenceChange::Ended(why)));
+        }
+        let mut live = self.live.remove(seq)?;
+        if why == EndReason::Spilled {
+            self.take_back(now, &mut live);
+        }
+        // A server that stops leaves the stored state. So does a START on the id of a stored sequence if it took no effect.
+        let stays = self.stopping && why == EndReason::Drained;
+        let obsolete = live.take_obsolete(why).filter(|of| !stays && !self.kept.contains_key(&of.id));
+        if let Some(WrittenSequence { id, incarnation, .. }) = obsolete {
+            self.forget(id, incarnation);
+        }
+        self.actions.unused.extend(live.shared_id.take());
+        self.part(live.members, live.holder, why);
+        Some((live.load, SequenceChange::Ended(why)))
     }
 
     /// Handles the end of a sequence of an ensemble, or of a member of one.
@@ -500,16 +493,4 @@ impl Table {
     pub(in crate::model::sequences) fn live_mut(&mut self, seq: Seq) -> Option<&mut Live> {
         self.live.get_mut(seq)
     }
-}
-
-/// The plug-in whose failure has ended the sequence.
-fn ended_in_plugin(failure: &Failure) -> Option<EndedBy> {
-    let Failure::Processor(failure) = failure else { return None };
-    failure.ended.then(|| EndedBy { plugin: failure.plugin.clone(), world: failure.world })
-}
-
-/// The id of a request that failed in a plug-in between its runs, and the plug-in.
-fn failed_in_plugin(job: &Job) -> Option<(Id, EndedBy)> {
-    let Some(Err(Failure::Processor(failure))) = &job.answer else { return None };
-    Some((job.id.clone(), EndedBy { plugin: failure.plugin.clone(), world: failure.world }))
 }

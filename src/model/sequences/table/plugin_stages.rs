@@ -138,7 +138,7 @@ impl PluginStages for Table {
         if let (Some(seq), Some(why)) = (seq, ends) {
             self.apply(now, Event::End(seq, why));
             self.apply(now, Event::Posted(req));
-            return by.into_iter().for_each(|by| self.note_ender(now, &id, by));
+            return by.into_iter().for_each(|by| self.enders.note(&self.core, now, &id, by));
         }
         if let Some(event) = self.done_posting(req) {
             self.apply(now, event);
