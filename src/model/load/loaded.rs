@@ -31,7 +31,8 @@ use super::metadata::{Metadata, class_names};
 use super::parts::LoadParts;
 use super::processors::Processors;
 use super::response_cache::LoadCache;
-use super::tier::{LoadDurability, StateTier};
+use super::sealing::StateTier;
+use super::sequence_store::LoadDurability;
 
 #[derive(Debug)]
 pub(in crate::model) struct LoadedModel {

@@ -13,7 +13,7 @@ use crate::state::tier::StateHead;
 use crate::state::{SnapshotError, StateValues};
 use crate::sync::Mutex;
 
-use super::tier::STEP;
+use super::sealing::STEP;
 
 #[derive(Debug, Default)]
 pub(in crate::model) struct Mailbox(Mutex<Requests>);

@@ -9,7 +9,7 @@
 //!   `plugin_threads`: the threads of both.
 //! - `ensemble`: the plan of a load that is an ensemble.
 //! - `response_cache`: answers of models without sequences, kept for the same inputs.
-//! - `tier`: makes states durable, as a trait.
+//! - `sequence_store`: the store of this server's sequences. `sealing`: makes the states of a batch durable, as a trait.
 //!
 //! This module runs nothing and holds no request.
 
@@ -28,10 +28,12 @@ mod plugin_threads;
 mod processors;
 pub(in crate::model) mod record;
 mod response_cache;
-mod tier;
+mod sealing;
+mod sequence_store;
 
 pub use metadata::{Metadata, TensorMetadata};
-pub use tier::{BatchToSeal, Sealed, SequenceStore, StateTier, StateToSeal};
+pub use sealing::{BatchToSeal, Sealed, StateTier, StateToSeal};
+pub use sequence_store::SequenceStore;
 
 pub(in crate::model) use brought_states::BroughtStates;
 pub(in crate::model) use core_spec::strategy_name;
@@ -48,4 +50,5 @@ pub(in crate::model) use plugin_threads::{run_with_plugins, submit_to_plugins};
 pub(in crate::model) use processors::Processors;
 pub(in crate::model) use record::RequestFacts;
 pub(in crate::model) use response_cache::{CacheLookup, CacheMiss, LoadCache, ResponseCache};
-pub(in crate::model) use tier::{LoadDurability, MODEL, STEP, UNRUN, first_file, header};
+pub(in crate::model) use sealing::{MODEL, STEP, UNRUN, first_file, header};
+pub(in crate::model) use sequence_store::LoadDurability;

@@ -13,7 +13,8 @@ use super::ensemble::LoadEnsemble;
 use super::initializer::LoadInitializer;
 use super::processors::Processors;
 use super::response_cache::LoadCache;
-use super::tier::{LoadDurability, StateTier};
+use super::sealing::StateTier;
+use super::sequence_store::LoadDurability;
 
 /// The parts of a load beside its settings.
 #[derive(Debug)]

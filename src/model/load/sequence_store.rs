@@ -1,80 +1,23 @@
-//! Makes states durable, so that sequences outlive the process. With `[durability] when = "step"`, an answer leaves only after its state is durable.
+//! The store of this server's sequences, so that they outlive the process. With `[durability] when = "step"`, an answer leaves only after its
+//! state is durable.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use sequor_core::{EndReason, Id, Time};
 
 use crate::config::model::settings::DurabilityWhen;
 use crate::model::runtime::Clock;
-use crate::processing::SequenceScratch;
 use crate::state::tier::{
-    AfterTake, EndedState, FailedChanges, GroupWriter, IdleTime, SharedHost, SharedStore, StateHead, Successions,
-    TakenState, Tier, TierChange, TierError, TierKey, TierUsage, VersionDigest, find,
+    AfterTake, EndedState, FailedChanges, GroupWriter, SharedHost, SharedStore, StateHead, Successions, TakenState,
+    Tier, TierChange, TierError, TierKey, TierUsage, VersionDigest,
 };
-use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
 use crate::sync::Mutex;
-use crate::tensor::NamedTensor;
 
-/// Keys of a snapshot's header: the model and the version that made it, and the number of steps that it contains.
-pub(in crate::model) const MODEL: &str = "sequor.model";
-pub(in crate::model) const VERSION: &str = "sequor.version";
-pub(in crate::model) const STEP: &str = "sequor.step";
-/// Header key of a stored state whose sequence has not run a step. Its next step is its first run.
-pub(in crate::model) const UNRUN: &str = "sequor.unrun";
-
-/// A sequence's state as of one step.
-#[derive(Debug)]
-pub struct StateToSeal {
-    pub id: Id,
-    /// The incarnation of the sequence id. A later one has a larger number.
-    pub incarnation: u64,
-    /// Steps of the sequence that the state contains.
-    pub step: u64,
-    /// Whether this is the last step of the sequence.
-    pub end: bool,
-    /// Whether the START failed. The store then removes the state that the id had before it.
-    pub forgets: bool,
-    /// The present time, since 1970.
-    pub at: Duration,
-    /// Maximum idle time of the sequence; `None` is no limit.
-    pub idle: Option<Duration>,
-    /// The copied state. `None` if the step did not run: the state is then that of the step before, or `first`.
-    pub copy: Option<StateCopy>,
-    /// The first state of the sequence, if none of its steps has run.
-    pub first: Option<StateValues>,
-    /// The names of the processors, and their scratch.
-    pub scratch: Option<(String, SequenceScratch)>,
-    /// The answer of the step, if its client numbers steps.
-    pub answer: Option<Vec<NamedTensor>>,
-}
-
-/// The states of one batch, to be made durable together.
-#[derive(Debug)]
-pub struct BatchToSeal {
-    pub model: String,
-    pub version: u64,
-    /// SHA-256 of the version's files.
-    pub digest: [u8; 32],
-    pub specs: Vec<StateSpec>,
-    /// Whether Sequor may answer further steps before their states are durable.
-    pub behind: bool,
-    pub states: Vec<StateToSeal>,
-}
-
-/// Reports that the states of a batch are durable, except for those at these places. If an answer waits for one of these, its sequence ends
-/// for this reason.
-pub type Sealed = Box<dyn FnOnce(Vec<(usize, EndReason)>) + Send>;
-
-pub trait StateTier: Send + Sync + fmt::Debug {
-    /// Makes these states durable, and calls `sealed` once. Threads that run models call this without a lock, so it returns soon.
-    fn seal(&self, batch: BatchToSeal, sealed: Sealed);
-}
+use super::sealing::{BatchToSeal, Sealed, StateTier, changes};
 
 /// How the sequences of a load are stored.
 #[derive(Debug, Clone)]
@@ -105,11 +48,11 @@ pub struct SequenceStore {
 }
 
 /// Bits of an incarnation that count the sequences of an epoch.
-const NUMBERS: u32 = 20;
+const NUMBER_BITS: u32 = 20;
 /// Number of epochs that are reserved at a time.
-const EPOCHS: u64 = 64;
+const EPOCHS_AT_ONCE: u64 = 64;
 /// Interval at which the running time is noted while sequences wait in the store. After a crash at most this much idle time is missing.
-const NOTE: Duration = Duration::from_secs(60);
+const NOTE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl LoadDurability {
     /// Whether states are written while their sequences live. If so, the store removes them when the sequences end.
@@ -136,7 +79,7 @@ impl LoadDurability {
 impl SequenceStore {
     /// `epoch` is the result of [`Tier::next_epoch`].
     pub fn new(tier: Arc<dyn Tier>, epoch: u64, clock: Clock) -> std::io::Result<SequenceStore> {
-        let (incarnations, epochs) = (Arc::new(AtomicU64::new(epoch << NUMBERS)), AtomicU64::new(epoch));
+        let (incarnations, epochs) = (Arc::new(AtomicU64::new(epoch << NUMBER_BITS)), AtomicU64::new(epoch));
         let (writer, began, noted) = (GroupWriter::start(tier)?, OnceLock::new(), AtomicU64::new(0));
         let (shared, given) = (None, Mutex::default());
         Ok(SequenceStore { writer, shared, incarnations, epochs, clock, began, noted, given })
@@ -190,8 +133,8 @@ impl SequenceStore {
     /// Stores the running time once a minute. Returns when to call this again.
     pub(in crate::model) fn note_running(&self) -> Time {
         let (now, noted) = (self.clock.now(), Time(self.noted.load(Ordering::Relaxed)));
-        if now < noted + NOTE {
-            return noted + NOTE;
+        if now < noted + NOTE_INTERVAL {
+            return noted + NOTE_INTERVAL;
         }
         // If several models come here at once, one of them notes the time.
         if self.noted.compare_exchange(noted.0, now.0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
@@ -201,22 +144,22 @@ impl SequenceStore {
                 }
             });
         }
-        now + NOTE
+        now + NOTE_INTERVAL
     }
 
     pub(in crate::model) fn next_incarnation(&self) -> u64 {
         let number = self.incarnations.fetch_add(1, Ordering::Relaxed);
-        self.uses(number >> NUMBERS);
+        self.uses(number >> NUMBER_BITS);
         number
     }
 
     /// Reserves further epochs before those in use run out. So the next server gives other incarnations, even if the clock was set back.
     pub(in crate::model) fn uses(&self, epoch: u64) {
         let known = self.epochs.load(Ordering::Relaxed);
-        if epoch + EPOCHS / 2 < known {
+        if epoch + EPOCHS_AT_ONCE / 2 < known {
             return;
         }
-        let until = epoch + EPOCHS;
+        let until = epoch + EPOCHS_AT_ONCE;
         if self.epochs.fetch_max(until, Ordering::Relaxed) < until {
             self.write(vec![TierChange::UseEpochs { until }], |failed| {
                 if let Some((_, error)) = failed.first() {
@@ -343,69 +286,4 @@ impl StateTier for SequenceStore {
         let running = self.running();
         self.writer.write(move |before| changes(&*tier, before, batch, running), done);
     }
-}
-
-/// The changes for a batch: one for each of its states, then the ends of sequences.
-fn changes(
-    tier: &dyn Tier,
-    before: &[TierChange],
-    batch: BatchToSeal,
-    running: Duration,
-) -> Vec<Result<TierChange, TierError>> {
-    let BatchToSeal { model, version, digest, specs, behind, states } = batch;
-    let mut ends = Vec::new();
-    let change = |state: StateToSeal| {
-        let StateToSeal { id, incarnation, step, end, forgets, at, idle, copy, first, scratch, answer } = state;
-        let key = TierKey { model: model.clone(), id };
-        if end {
-            let ended = EndedState { why: EndReason::End, step, idle, at };
-            ends.push(Ok(TierChange::Remember { key: key.clone(), ended }));
-        }
-        if end || forgets {
-            return Ok(TierChange::Remove { key, incarnation });
-        }
-        let broken =
-            |e: SnapshotError| TierError::Io { path: format!("the state of sequence {}", key.id), what: e.to_string() };
-        let header = header(&model, version, step);
-        let file = match (copy, first) {
-            (Some(copy), _) => copy.file(&specs, &header).map_err(broken)?,
-            (None, Some(first)) => first_file(&first, &specs, header).map_err(broken)?,
-            // The step did not run, so its state is the stored one.
-            (None, None) => {
-                let kept = find(tier, before, &key)?.filter(|(head, _)| tier.is_of(&key, head, incarnation));
-                kept.map(|(_, file)| file).ok_or(TierError::Checksum { step })?
-            }
-        };
-        let file = match &scratch {
-            Some((names, scratch)) => with_scratch(&file, names, scratch.parts()).map_err(broken)?,
-            None => file,
-        };
-        let file = match &answer {
-            Some(answer) => with_answer(&file, answer).map_err(broken)?,
-            None => file,
-        };
-        let time = IdleTime { idle, left: idle, running };
-        let head = StateHead::new((version, digest), (incarnation, step), time, answer.is_some(), &file);
-        let head = if behind { head.behind(&file, running) } else { head };
-        Ok(TierChange::Put { key, head: Arc::new(head), file: Bytes::from(file) })
-    };
-    let mut changes: Vec<_> = states.into_iter().map(change).collect();
-    changes.append(&mut ends);
-    changes
-}
-
-/// The stored first state of a sequence that has not run a step yet.
-pub(in crate::model) fn first_file(
-    first: &StateValues,
-    specs: &[StateSpec],
-    mut header: BTreeMap<String, String>,
-) -> Result<Vec<u8>, SnapshotError> {
-    header.insert(UNRUN.to_owned(), "1".to_owned());
-    first.file(specs, &header)
-}
-
-/// The header of a sequence's file.
-pub(in crate::model) fn header(model: &str, version: u64, step: u64) -> BTreeMap<String, String> {
-    let pairs = [(MODEL, model.to_owned()), (VERSION, version.to_string()), (STEP, step.to_string())];
-    pairs.map(|(key, value)| (key.to_owned(), value)).into()
 }
