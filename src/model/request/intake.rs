@@ -1,16 +1,17 @@
 //! Checks a request against its model's configuration before it is queued. A request that fails a check changes nothing.
 
-use sequor_core::{DataType, Dim, Dims, Id, RequestMeta, Shape};
+use sequor_core::{DataType, Dims, Id, RequestMeta, Shape};
 
-use crate::batch::wiring::stateful;
-use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling, StateSettings, reshaped};
-use crate::error::{Invalid, WrongSource};
+use crate::config::model::settings::{ControlKind, Input, ModelSettings, Scheduling};
+use crate::error::Invalid;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::state::StateValue;
-use crate::tensor::{NamedTensor, Tensor, rows};
+use crate::tensor::{NamedTensor, Tensor};
 
 use super::features::{self, FeatureSources};
+use super::input_checks::{batch_size, check_shape, check_type_and_shape, take_input};
 use super::message::InferRequest;
+use super::start_states::{as_input, brought_state, check_source, part_states, take_states};
 
 /// Maximum bytes of a correlation id that is a text.
 const ID_LIMIT: usize = 128;
@@ -142,77 +143,6 @@ fn check(settings: &ModelSettings, request: &mut InferRequest) -> Result<Accepte
     Ok(Accepted { inputs, outputs, rows, meta, states })
 }
 
-// === first states in a START ===
-
-/// Checks the sequence whose state a START copies.
-fn check_source(settings: &ModelSettings, request: &InferRequest) -> Result<(), Invalid> {
-    let Some(from) = &request.sequence.from else { return Ok(()) };
-    let wrong = match &settings.scheduling {
-        _ if settings.ensemble.is_some() => Some(WrongSource::Ensemble),
-        Scheduling::Sequence(sequence) if sequence.client_state => match request.sequence.start {
-            false => Some(WrongSource::NotAtStart),
-            true => (*from == request.sequence.id || *from == Id::None).then_some(WrongSource::Itself),
-        },
-        _ => Some(WrongSource::NotAllowed),
-    };
-    wrong.map_or(Ok(()), |wrong| Err(Invalid::CopySource(wrong)))
-}
-
-/// The index and the settings of the state that a START may contain under this name. `None` for one of the model's own inputs.
-fn brought_state<'a>(settings: &'a ModelSettings, name: &str) -> Option<(usize, &'a StateSettings)> {
-    let Scheduling::Sequence(sequence) = &settings.scheduling else { return None };
-    if !sequence.client_state || settings.inputs.iter().any(|input| input.name == name) {
-        return None;
-    }
-    stateful(settings).1.iter().enumerate().find(|(_, state)| state.input == name)
-}
-
-/// Parts the states that a START may contain from the model's own inputs.
-fn part_states(settings: &ModelSettings, given: Vec<NamedTensor>) -> (Vec<NamedTensor>, Vec<NamedTensor>) {
-    match &settings.scheduling {
-        Scheduling::Sequence(sequence) if sequence.client_state => {
-            given.into_iter().partition(|named| brought_state(settings, &named.name).is_some())
-        }
-        _ => (Vec::new(), given),
-    }
-}
-
-/// Describes a state as an input.
-fn as_input(state: &StateSettings) -> Input {
-    Input {
-        name: state.input.clone(),
-        dtype: state.dtype,
-        dims: state.dims.clone(),
-        reshape: None,
-        optional: true,
-        batch_dim: None,
-        ragged: None,
-    }
-}
-
-/// Checks states and puts them at their indices in the settings. Each must have one row.
-fn take_states(
-    settings: &ModelSettings,
-    given: Vec<NamedTensor>,
-    batching: bool,
-) -> Result<Vec<Option<StateValue>>, Invalid> {
-    let mut states = if given.is_empty() { Vec::new() } else { vec![None; stateful(settings).1.len()] };
-    for named in given {
-        let Some((at, state)) = brought_state(settings, &named.name) else { continue };
-        let input = as_input(state);
-        check_shape(&input, &named.tensor, batching)?;
-        if batching && named.tensor.shape.0.first() != Some(&1) {
-            return Err(Invalid::BatchSizes { input: named.name });
-        }
-        let Tensor { shape, data, .. } = take_input(&input, named, batching)?;
-        if let Some(place) = states.get_mut(at) {
-            let shape = if batching { shape.without(0) } else { shape };
-            *place = Some(StateValue { shape, bytes: data });
-        }
-    }
-    Ok(states)
-}
-
 /// The type of an input of a request: one of the model's own, or a state that a START may contain.
 pub(in crate::model) fn input_type(settings: &ModelSettings, name: &str) -> Option<DataType> {
     let own = settings.inputs.iter().find(|input| input.name == name).map(|input| input.dtype);
@@ -291,24 +221,6 @@ fn check_count<'a>(settings: &ModelSettings, given: impl Iterator<Item = &'a str
     Err(Invalid::InputCount { required, all, got, missing })
 }
 
-/// The number of rows: the first dimension, which must be the same in all inputs.
-fn batch_size(given: &[NamedTensor]) -> Result<u64, Invalid> {
-    let mut size = None;
-    for named in given {
-        let Some(first) = named.tensor.shape.0.first().copied() else {
-            return Err(Invalid::NoBatchDim { input: named.name.clone() });
-        };
-        if *size.get_or_insert(first) != first {
-            return Err(Invalid::BatchSizes { input: named.name.clone() });
-        }
-    }
-    Ok(size.unwrap_or(1))
-}
-
-fn check_shape(input: &Input, tensor: &Tensor, batching: bool) -> Result<(), Invalid> {
-    check_type_and_shape(input, tensor.dtype, &tensor.shape, batching)
-}
-
 /// Checks the type and the shape of an input, so that an API can refuse them before it reads the data. Leaves an input that the model does
 /// not have to [`check_names`].
 pub(in crate::model) fn check_form(
@@ -323,107 +235,6 @@ pub(in crate::model) fn check_form(
         None => brought_state(settings, name)
             .map_or(Ok(()), |(_, state)| check_type_and_shape(&as_input(state), dtype, shape, batching)),
     }
-}
-
-fn check_type_and_shape(input: &Input, dtype: DataType, shape: &Shape, batching: bool) -> Result<(), Invalid> {
-    let name = || input.name.clone();
-    if dtype != input.dtype {
-        return Err(Invalid::DataType { input: name(), got: dtype, want: input.dtype });
-    }
-    if batching && shape.rank() == 0 {
-        return Err(Invalid::NoBatchDim { input: name() });
-    }
-    let row = row_of(shape, batching);
-    if let Some(axis) = input.batch_dim.filter(|axis| row.get(*axis).is_some_and(|n| *n != 1)) {
-        // Requests of a sequence have one row.
-        let want = input.dims.with(0, Dim::Any);
-        let one = |(n, dim): (usize, &Dim)| if n == axis + 1 { Dim::Fixed(1) } else { *dim };
-        let want = Dims(want.0.iter().enumerate().map(one).collect());
-        return Err(Invalid::Shape { input: name(), want, got: shape.clone(), batching });
-    }
-    if !fits(&input.dims, row) {
-        let want = if batching { input.dims.with(0, Dim::Any) } else { input.dims.clone() };
-        return Err(Invalid::Shape { input: name(), want, got: shape.clone(), batching });
-    }
-    Ok(())
-}
-
-/// Checks the number of bytes of an input, and gives it the graph's shape.
-fn take_input(input: &Input, named: NamedTensor, batching: bool) -> Result<Tensor, Invalid> {
-    let NamedTensor { name, mut tensor } = named;
-    check_size(&name, &tensor, batching)?;
-    if let Some(to) = &input.reshape {
-        let row = if batching { tensor.shape.without(0) } else { tensor.shape.clone() };
-        let shape = reshaped(&input.dims, to, &row).unwrap_or(row);
-        tensor.shape = match tensor.shape.0.first() {
-            Some(rows) if batching => shape.with(0, *rows),
-            _ => shape,
-        };
-    }
-    Ok(tensor)
-}
-
-/// Converts checked inputs back to the client's names and shapes. `None` if a shape cannot be converted back.
-pub(in crate::model) fn as_given(settings: &ModelSettings, inputs: Vec<Option<Tensor>>) -> Option<Vec<NamedTensor>> {
-    let batching = settings.max_batch_size > 0;
-    let given = |(input, tensor): (&Input, Option<Tensor>)| {
-        let Some(mut tensor) = tensor else { return Some(None) };
-        if let Some(to) = &input.reshape {
-            let row = Shape(row_of(&tensor.shape, batching).into());
-            let shape = reshaped(to, &input.dims, &row)?;
-            tensor.shape = match tensor.shape.0.first() {
-                Some(rows) if batching => shape.with(0, *rows),
-                _ => shape,
-            };
-        }
-        Some(Some(NamedTensor { name: input.name.clone(), tensor }))
-    };
-    let given: Option<Vec<Option<NamedTensor>>> = settings.inputs.iter().zip(inputs).map(given).collect();
-    Some(given?.into_iter().flatten().collect())
-}
-
-/// The dimensions of a row.
-fn row_of(shape: &Shape, batching: bool) -> &[u64] {
-    shape.0.get(usize::from(batching)..).unwrap_or_default()
-}
-
-/// Whether a row of this shape fits the declared dimensions.
-fn fits(dims: &Dims, row: &[u64]) -> bool {
-    dims.rank() == row.len() && dims.0.iter().zip(row).all(|(dim, n)| dim.fixed().is_none_or(|d| d == *n))
-}
-
-fn check_size(name: &str, tensor: &Tensor, batching: bool) -> Result<(), Invalid> {
-    let got = tensor.data.len() as u64;
-    let input = || name.to_owned();
-    let Some(size) = tensor.dtype.size() else { return check_texts(input(), &tensor.shape, &tensor.data) };
-    let bytes = |shape: &Shape| shape.elements().and_then(|n| n.checked_mul(size as u64));
-    match bytes(&tensor.shape) {
-        // A batch of no rows has no bytes; Triton calls that a mismatch with one row.
-        Some(0) if batching && tensor.shape.0.first() == Some(&0) => {
-            let want = bytes(&tensor.shape.without(0)).unwrap_or(u64::MAX);
-            Err(Invalid::ByteSize { input: input(), want, got })
-        }
-        Some(want) if want == got => Ok(()),
-        want => Err(Invalid::ByteSize { input: input(), want: want.unwrap_or(u64::MAX), got }),
-    }
-}
-
-/// Checks that BYTES parse into exactly as many elements as the shape has.
-fn check_texts(input: String, shape: &Shape, data: &[u8]) -> Result<(), Invalid> {
-    let mut texts = rows::BytesElements(data);
-    let got = texts.by_ref().count() as u64;
-    let left = texts.0;
-    let want = shape.elements().unwrap_or(u64::MAX);
-    if !left.is_empty() {
-        return match left.split_first_chunk::<4>() {
-            None => Err(Invalid::StringLength { input }),
-            Some((length, rest)) => {
-                let want = u64::from(u32::from_le_bytes(*length));
-                Err(Invalid::StringData { input, want, left: rest.len() as u64 })
-            }
-        };
-    }
-    if got == want { Ok(()) } else { Err(Invalid::StringCount { input, want, got }) }
 }
 
 /// Checks the length of an id, and that its type fits the model's CORRID control.
