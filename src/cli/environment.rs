@@ -17,7 +17,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 
 /// A warning for every variable with a name close to one of ours, but not equal.
 pub(super) fn misspelt(names: impl Iterator<Item = String>) -> Vec<String> {
-    let settings: Vec<String> = keys().filter(|key| key.is_served()).map(Key::variable).collect();
+    let settings: Vec<String> = keys().map(Key::variable).collect();
     let known = || settings.iter().filter_map(|name| name.strip_prefix(PREFIX)).chain(OTHERS);
     let sentence = |name: String| {
         let ours = name.strip_prefix(PREFIX).filter(|ours| !is_from_kubernetes(ours) && known().all(|k| k != *ours))?;

@@ -43,7 +43,7 @@ fn default_of(key: &Key) -> String {
 fn settings() -> String {
     let mut out = String::new();
     let mut section = None;
-    for key in keys().filter(|key| key.is_served()) {
+    for key in keys() {
         let of = key.path.split_once('.').map_or("", |(section, _)| section);
         if section != Some(of) {
             let title = if of.is_empty() { "At the top of the file".to_owned() } else { format!("`[{of}]`") };
@@ -61,11 +61,6 @@ fn settings() -> String {
             default_of(key),
             cell(key.help)
         );
-    }
-    let later: Vec<String> = keys().filter(|key| !key.is_served()).map(|key| format!("`{}`", key.path)).collect();
-    if !later.is_empty() {
-        let later = later.join(", ");
-        let _ = write!(out, "\nNot served yet, and refused by name with the line they stand in: {later}.\n");
     }
     out
 }

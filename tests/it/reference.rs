@@ -37,7 +37,6 @@ const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
 fn the_model_config_page_matches_the_declarations_of_its_keys() {
     let (tables, mut page) = (sequor_toml::tables(), MODEL_CONFIG.to_owned());
     for TableEntry { title, introduction, keys, .. } in &tables {
-        let keys: Vec<_> = keys.iter().filter(|key| key.is_served()).collect();
         if keys.is_empty() {
             continue;
         }
@@ -45,7 +44,7 @@ fn the_model_config_page_matches_the_declarations_of_its_keys() {
         if !introduction.is_empty() {
             let _ = writeln!(page, "{introduction}\n");
         }
-        for key in keys {
+        for key in *keys {
             let _ = write!(
                 page,
                 "### `{}`{}\n\n{}\n\n* Value: {}. Default: {}.\n* Example: `{}`\n\n",
@@ -58,15 +57,6 @@ fn the_model_config_page_matches_the_declarations_of_its_keys() {
             );
         }
         page.truncate(page.trim_end().len() + 1);
-    }
-    let keys = tables.iter().flat_map(|table| table.keys);
-    let later: Vec<String> = keys.filter(|key| !key.is_served()).map(|key| format!("`{}`", key.path())).collect();
-    if !later.is_empty() {
-        let _ = write!(
-            page,
-            "\n## Keys that are not served yet\n\nSequor refuses a model whose file has one of these, and names the line: {}.\n",
-            later.join(", ")
-        );
     }
     is_page("model-config.md", &page);
 }

@@ -1,5 +1,4 @@
-//! The schema of the server's `sequor.toml`: every setting, once, with its default and its help. Sections that are not served yet are here too,
-//! so that they parse and can be refused by name.
+//! The schema of the server's `sequor.toml`: every setting, once, with its default and its help.
 
 use std::path::PathBuf;
 use std::time::Duration;

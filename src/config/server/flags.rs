@@ -28,9 +28,8 @@ pub struct GivenFlags {
 /// All flags of the settings, for adding to a command.
 pub fn args() -> Vec<Arg> {
     let config = Arg::new(CONFIG).long(CONFIG).value_name("FILE").help("The settings file [env: SEQUOR_CONFIG]");
-    let served = keys().filter(|key| key.is_served());
     let flags =
-        served.flat_map(|key| std::iter::once(own(key)).chain(Flag::of_key(key.path).map(|(f, how)| alias(f, how))));
+        keys().flat_map(|key| std::iter::once(own(key)).chain(Flag::of_key(key.path).map(|(f, how)| alias(f, how))));
     let others = FLAGS.iter().filter(|f| !matches!(f.support, FlagSupport::Own | FlagSupport::Sets { .. }));
     let others = others.map(|flag| alias(flag.name, FlagConversion::AsIs));
     std::iter::once(config).chain(flags).chain(others).collect()
@@ -85,7 +84,7 @@ impl GivenFlags {
     /// Reads the values of [`args`] from the command line.
     pub fn from_matches(matches: &ArgMatches) -> GivenFlags {
         let mut given = GivenFlags::of_file(matches.get_one::<String>(CONFIG).cloned());
-        for key in keys().filter(|key| key.is_served()) {
+        for key in keys() {
             if let Some(values) = given_values(matches, &key.flag()) {
                 let values = values.into_iter().map(|value| own_value(&key.flag(), value)).collect();
                 given.values.push((key.path, format!("--{}", key.flag()), values));

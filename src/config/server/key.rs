@@ -15,7 +15,7 @@ pub struct Key {
     pub path: &'static str,
     pub kind: ValueKind,
     pub(super) rule: Rule,
-    /// One sentence for `--help` and the reference; empty if the setting is not served yet.
+    /// One sentence for `--help` and the reference.
     pub help: &'static str,
     pub(super) default: fn() -> Option<Value>,
 }
@@ -52,13 +52,13 @@ pub(super) trait SettingValue {
     const KIND: ValueKind;
 }
 
-/// Declares a section: the struct for the file, its defaults, and its keys. A key without help is parsed and refused. `with` lists fields
+/// Declares a section: the struct for the file, its defaults, and its keys. A key without help does not compile. `with` lists fields
 /// that are not keys.
 macro_rules! section {
     (
         $(#[$of:meta])*
         $vis:vis struct $name:ident, $prefix:literal {
-            $( $(#[doc = $help:literal])* $key_vis:vis $field:ident: $kind:ty = $default:expr $(, $rule:ident)?; )*
+            $( $(#[doc = $help:literal])+ $key_vis:vis $field:ident: $kind:ty = $default:expr $(, $rule:ident)?; )*
         }
         $(with { $( $other_vis:vis $other:ident: $section:ty = $none:expr; )* })?
     ) => {
@@ -66,7 +66,7 @@ macro_rules! section {
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(deny_unknown_fields, default)]
         $vis struct $name {
-            $( $(#[doc = $help])* $key_vis $field: $kind, )*
+            $( $(#[doc = $help])+ $key_vis $field: $kind, )*
             $( $( $other_vis $other: $section, )* )?
         }
 
@@ -145,10 +145,6 @@ impl<T: SettingValue> SettingValue for Option<T> {
 }
 
 impl Key {
-    pub fn is_served(&self) -> bool {
-        !self.help.is_empty()
-    }
-
     /// The flag, for example `http-port`.
     pub fn flag(&self) -> String {
         self.path.replace(['.', '_'], "-")

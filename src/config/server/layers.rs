@@ -118,13 +118,6 @@ impl Layers {
         }
     }
 
-    /// A fault for each key that is set but not served yet.
-    pub(super) fn not_served(&self) -> Vec<Fault> {
-        let said =
-            keys().filter(|key| !key.is_served()).filter_map(|key| Some((key.path, self.origins.get(key.path)?)));
-        said.map(|(path, origin)| refusal(origin.at(), &spelled(path))).collect()
-    }
-
     /// All values, with defaults for the keys that no layer sets.
     pub(super) fn merged(&mut self) -> ServerFile {
         self.table.clone().try_into().unwrap_or_else(|e: toml::de::Error| {
@@ -144,17 +137,9 @@ impl Layers {
     }
 }
 
-pub(super) fn refusal(at: At, what: &str) -> Fault {
-    Fault { at, code: code::NOT_SERVED, what: format!("{what} is not served yet") }
-}
-
-/// Whether to suggest this name for a misspelled one: it is part of the path of a served key.
+/// Whether to suggest this name for a misspelled one: it is part of the path of a key.
 fn is_offered(name: &str) -> bool {
-    name == "schema" || keys().any(|key| key.is_served() && key.path.split('.').any(|part| part == name))
-}
-
-fn spelled(path: &str) -> String {
-    path.split_once('.').map_or_else(|| path.to_owned(), |(section, name)| format!("[{section}] {name}"))
+    name == "schema" || keys().any(|key| key.path.split('.').any(|part| part == name))
 }
 
 /// Merges several values of one flag: lists are joined; of other types the last value counts.

@@ -62,7 +62,7 @@ pub struct Settings {
     pub otlp: Option<OtlpSettings>,
     /// The origin of each key; an absent key has its default.
     pub origins: BTreeMap<&'static str, Origin>,
-    /// Every served key with its value and origin, for operators.
+    /// Every key with its value and origin, for operators.
     pub shown: Vec<Shown>,
 }
 
@@ -95,7 +95,6 @@ pub fn load(
     layers.flags(given);
     let said = layers.merged();
     let mut faults = std::mem::take(&mut layers.faults);
-    faults.extend(layers.not_served());
     faults.extend(meaningless(&said, &layers));
     let restricted = restricted(&said, &layers).map_err(|wrong| faults.extend(wrong));
     let auth = auth(&said, &layers).map_err(|wrong| faults.push(wrong));

@@ -1,4 +1,4 @@
-//! The settings as operators read them: every served key, its value in the file's syntax, and its origin.
+//! The settings as operators read them: every key, its value in the file's syntax, and its origin.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Shown {
     pub origin: String,
 }
 
-/// Lists every served key. `sources` has the sources of the defaults that depend on the machine.
+/// Lists every key. `sources` has the sources of the defaults that depend on the machine.
 pub(super) fn shown(
     said: &ServerFile,
     origins: &BTreeMap<&'static str, Origin>,
@@ -27,7 +27,6 @@ pub(super) fn shown(
 ) -> Vec<Shown> {
     let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
-    let served = keys().filter(|key| key.is_served());
     let row = |path: &'static str| Shown {
         key: path,
         value: of(path).map(ToString::to_string).unwrap_or_default(),
@@ -36,7 +35,7 @@ pub(super) fn shown(
             None => origins.get(path).unwrap_or(&Origin::Default).to_string(),
         },
     };
-    served.map(|key| row(key.path)).collect()
+    keys().map(|key| row(key.path)).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Declares each key of a model's `sequor.toml` once: name, type, default, example, check and help. The parser, the refusals and the
+//! Declares each key of a model's `sequor.toml` once: name, type, default, example, check and help. The parser and the
 //! reference page are generated from the declaration.
 
 use std::collections::BTreeMap;
 
-use crate::config::fault::code;
 use crate::config::units::{Size, Span, SpanOrNever};
 
 /// A key of the file.
@@ -17,7 +16,7 @@ pub struct KeyEntry {
     /// The value used if the key is absent.
     pub default: &'static str,
     pub example: &'static str,
-    /// The effect of the key, and what happens at the limit. Empty if the key is not served; the model is then refused.
+    /// The effect of the key, and what happens at the limit.
     pub help: &'static str,
 }
 
@@ -61,14 +60,14 @@ pub(super) trait Section {
     fn check(&self, path: &mut Vec<String>, faults: &mut Vec<KeyFault>);
 }
 
-/// Declares a table: its struct and its keys. A key without help is parsed and refused. `[default]` is for an optional key whose type is
+/// Declares a table: its struct and its keys. A key without help does not compile. `[default]` is for an optional key whose type is
 /// not `Option`. `as` gives a more exact type for the page. `tables` lists the tables within this one.
 macro_rules! section {
     (
         $(#[$of:meta])*
         $vis:vis struct $name:ident($path:literal, $title:literal $(, $introduction:literal)?) {
             $(
-                $(#[doc = $help:literal])*
+                $(#[doc = $help:literal])+
                 $key_vis:vis $key:ident: $kind:ty $([$serde:ident])? $(as $text:literal)?
                 $(, default $default:literal, example $example:literal)? $(, check $check:path)?;
             )*
@@ -79,7 +78,7 @@ macro_rules! section {
         #[serde(deny_unknown_fields)]
         $(#[$of])*
         $vis struct $name {
-            $( $(#[doc = $help])* $(#[serde($serde)])? $key_vis $key: $kind, )*
+            $( $(#[doc = $help])+ $(#[serde($serde)])? $key_vis $key: $kind, )*
             $( $( $(#[$table_doc])* #[serde(default)] $table_vis $table: $tables, )* )?
         }
 
@@ -267,7 +266,7 @@ impl<S: Section> Section for BTreeMap<String, S> {
     }
 }
 
-/// Checks the value of a key. Refuses it if the key is not served, or if its check fails.
+/// Checks the value of a key.
 pub(super) fn check_key<T: KeyValue>(
     path: &[String],
     key: Option<&KeyEntry>,
@@ -276,11 +275,8 @@ pub(super) fn check_key<T: KeyValue>(
     faults: &mut Vec<KeyFault>,
 ) {
     let (Some(key), Some(value)) = (key, value.written()) else { return };
-    let place = || path.iter().cloned().chain([key.name.to_owned()]).collect::<Vec<_>>();
-    let refused = match key.is_served() {
-        true => check.and_then(|check| check(key.name, value)),
-        false => Some((code::NOT_SERVED, format!("{} is not served yet", spelled(&place())))),
-    };
+    let place = || path.iter().cloned().chain([key.name.to_owned()]).collect();
+    let refused = check.and_then(|check| check(key.name, value));
     faults.extend(refused.map(|(code, what)| KeyFault { key: place(), code, what }));
 }
 
@@ -291,10 +287,6 @@ pub(super) fn check_table(path: &mut Vec<String>, name: &str, table: &impl Secti
 }
 
 impl KeyEntry {
-    pub fn is_served(&self) -> bool {
-        !self.help.is_empty()
-    }
-
     /// Table and name.
     pub fn path(&self) -> String {
         match self.table {
@@ -312,15 +304,6 @@ pub(super) const fn key_name(field: &'static str) -> &'static str {
             Err(_) => field,
         },
         _ => field,
-    }
-}
-
-/// A key in the form `[state.attn_cache] pad` or `[reload]`.
-fn spelled(key: &[String]) -> String {
-    match key {
-        [table, name, key] => format!("[{table}.{}] {key}", bare(name)),
-        [table, key] => format!("[{table}] {key}"),
-        other => format!("[{}]", other.join(".")),
     }
 }
 

@@ -52,30 +52,8 @@ fn the_tables_list_the_keys_that_the_parser_accepts() {
 }
 
 #[test]
-fn keys_listed_as_not_served_are_refused() {
-    let refused = |text: &str| {
-        crate::config::model::sequor_toml::SequorToml::parse(std::path::Path::new("m/sequor.toml"), text).is_err()
-    };
-    for key in declared().iter().filter(|key| !key.is_served()) {
-        let text = match key.table {
-            "" => format!("[{}]\n", key.name),
-            table => {
-                let value = match key.name {
-                    "when" => "\"drain\"",
-                    "tier" => "\"disk\"",
-                    _ => "1",
-                };
-                format!("[{table}]\n{} = {value}\n", key.name)
-            }
-        };
-        assert!(toml::from_str::<Keys>(&text).is_ok(), "{text}");
-        assert!(refused(&text), "{text}");
-    }
-}
-
-#[test]
 fn examples_of_keys_are_accepted() {
-    for key in declared().iter().filter(|key| key.is_served()) {
+    for key in declared() {
         let (name, _) = key.example.split_once(' ').unwrap_or_default();
         assert_eq!(key.name, name, "{key:?}");
         assert!(!key.value.is_empty() && !key.default.is_empty(), "{key:?}");
@@ -92,7 +70,7 @@ fn examples_of_keys_are_accepted() {
 #[test]
 fn the_nearest_name_is_offered_for_an_unknown_key_of_every_table() {
     for table in tables().iter().filter(|table| !table.path.is_empty()) {
-        let Some(key) = table.keys.iter().find(|key| key.is_served() && key.name.len() > 3) else { continue };
+        let Some(key) = table.keys.iter().find(|key| key.name.len() > 3) else { continue };
         let header = match table.path {
             "feature" | "plugins.processor" => format!("[[{}]]", table.path),
             path => format!("[{path}]"),

@@ -1,4 +1,4 @@
-//! A model's own `sequor.toml`: settings that config.pbtxt cannot express. A key that is not served yet is refused by name, at its line.
+//! A model's own `sequor.toml`: settings that config.pbtxt cannot express. A value that is not served yet is refused by name, at its line.
 
 mod checks;
 mod declare;
@@ -78,13 +78,10 @@ pub fn tables() -> Vec<TableEntry> {
     all
 }
 
-/// Whether to suggest this name for a misspelled one: it is part of the path of a served key.
+/// Whether to suggest this name for a misspelled one: it is part of the path of a key.
 fn is_offered(name: &str) -> bool {
     let is_in = |table: &TableEntry| table.path.split('.').any(|part| part == name);
-    let offers = |table: &TableEntry| {
-        let mut served = table.keys.iter().filter(|key| key.is_served());
-        served.any(|key| key.name == name || is_in(table))
-    };
+    let offers = |table: &TableEntry| table.keys.iter().any(|key| key.name == name || is_in(table));
     tables().iter().any(offers)
 }
 
