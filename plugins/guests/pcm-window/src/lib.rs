@@ -1,5 +1,7 @@
-//! Packets of PCM of any size become the windows of a voice activity model: 16 kHz, numbers between -1 and 1, each with the end of the window before
-//! in front. An answer has a row for each window that its packet completed. An END completes the last window with silence.
+//! Converts audio packets of any size to the windows of a voice activity model.
+//!
+//! A window has samples at 16 kHz between -1 and 1. It begins with the last `context` samples of the previous window. An answer has one row for
+//! each window that its packet completed, and no row if it completed none. An END fills the last window with silence.
 
 mod mulaw;
 mod resample;
@@ -8,9 +10,9 @@ use sequor_plugin::processor::*;
 
 use resample::Resampler;
 
-/// The rate of the model.
+/// The model's sample rate, in Hz.
 const RATE: u32 = 16_000;
-/// Maximum number of samples of one request. The windows of more do not fit into the memory that an instance has by default.
+/// Maximum number of samples in one request. The windows of a larger request would exceed the default memory limit of an instance.
 const SAMPLES: u64 = 512 << 10;
 
 #[derive(Debug, Default)]
@@ -19,8 +21,9 @@ pub struct PcmWindow {
     is_mulaw: bool,
     input: String,
     output: String,
-    /// Samples of a window: context and new ones.
+    /// Samples of a window that repeat the end of the previous window.
     context: usize,
+    /// Samples of a window after its context.
     new: usize,
 }
 
@@ -82,11 +85,11 @@ impl Processor for PcmWindow {
     }
 }
 
-/// Samples of a sequence that are kept between packets.
+/// The samples of a sequence that the plug-in keeps between packets.
 struct Kept {
-    /// Samples as clients send them that are not resampled yet, and those before that the filter still needs.
+    /// Samples at the client's rate: those that are not resampled yet, after those that the resampler's filter still needs.
     raw: Vec<i16>,
-    /// The end of the last window and what has come of the next, at the model's rate.
+    /// Samples at the model's rate: the context of the next window, then those of its new samples that have arrived.
     window: Vec<f32>,
 }
 
@@ -134,7 +137,7 @@ mod tests {
         Bench::<PcmWindow>::new(model(), weighted).config(&config).without_post().scratch_limit(4096)
     }
 
-    /// Something that is not periodic, loud and soft.
+    /// A signal without a period, with loud and quiet parts.
     fn sound(samples: u32) -> Vec<i16> {
         let sample = |n: u32| (n.wrapping_mul(2_654_435_761) >> 16) as i16 / (1 + (n / 999 % 7) as i16);
         (0..samples).map(sample).collect()

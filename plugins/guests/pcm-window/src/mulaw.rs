@@ -1,6 +1,6 @@
-//! µ-law of G.711.
+//! Decodes the µ-law encoding of ITU-T G.711.
 
-/// Samples of 16 bits.
+/// Decodes each byte to one 16-bit sample.
 pub fn decode(codes: &[u8]) -> Vec<i16> {
     codes.iter().map(|code| sample(*code)).collect()
 }

@@ -1,18 +1,20 @@
-//! Changes the rate of samples: twice, a third, or as it is. Packets do not matter, for what the filter still needs is kept between them.
+//! Changes the sample rate with a FIR filter: from 8, 16 or 48 kHz to 16 kHz.
+//!
+//! The result does not depend on how the input is cut into packets, because the caller keeps the input samples that the filter still needs.
 
 use std::f64::consts::PI;
 
-/// Input samples on either side of an output sample that the filter looks at.
+/// Number of input samples on each side of an output sample that the filter uses.
 const REACH: usize = 24;
 
-/// A filter with several phases: for each output sample that lies differently between input samples, its weights.
+/// A polyphase filter. Each phase has the weights for output samples at one position between two input samples.
 #[derive(Debug, Default)]
 pub struct Resampler {
-    /// Weights of `2 * reach + 1` input samples.
+    /// The `2 * reach + 1` weights of each phase.
     phases: Vec<Vec<f32>>,
-    /// Input samples on either side.
+    /// Number of input samples on each side of an output sample.
     reach: usize,
-    /// Input samples that `phases.len()` output samples stand for.
+    /// Number of input samples that `phases.len()` output samples replace.
     stride: usize,
 }
 
@@ -33,13 +35,13 @@ impl Resampler {
         self.reach == 0 && self.stride == 1
     }
 
-    /// What lies before the first sample.
+    /// The samples that the filter assumes before the first one.
     pub fn silence(&self) -> Vec<i16> {
         vec![0; self.reach]
     }
 
-    /// Takes the input samples that are no longer needed out of `raw`, and adds output samples between -1 and 1. After the last input sample there is
-    /// silence.
+    /// Appends the output samples, between -1 and 1, for the input samples in `raw`. Removes the input samples that the filter no longer needs.
+    /// If `is_last`, silence follows the input.
     pub fn advance(&self, raw: &mut Vec<i16>, out: &mut Vec<f32>, is_last: bool) {
         if is_last {
             raw.resize(raw.len() + self.reach, 0);
@@ -52,7 +54,7 @@ impl Resampler {
         let mut at = 0;
         while let Some(seen) = raw.get(at..at + taps) {
             for phase in &self.phases {
-                // The order of additions is always the same, so that packets do not matter to the last bit.
+                // The additions always have the same order, so the sum is the same to the last bit for any packet size.
                 let sum: f32 = seen.iter().zip(phase).map(|(sample, weight)| f32::from(*sample) * weight).sum();
                 out.push(sum / 32768.0);
             }
@@ -62,7 +64,8 @@ impl Resampler {
     }
 }
 
-/// A windowed sinc, `shift` input samples off the middle. `band` is the part of the input's band that passes.
+/// The weights of a sinc filter with a Hann window, centered `shift` input samples after the middle. `band` is the cut-off frequency, as a part
+/// of the input's Nyquist frequency.
 fn weights(shift: f64, band: f64) -> Vec<f32> {
     let reach = REACH as f64;
     let weight = |n: usize| {

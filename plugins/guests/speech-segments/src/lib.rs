@@ -1,10 +1,12 @@
-//! Probabilities of speech become lines of text, one for each segment: "0.58 s to 2.31 s". A line comes with the answer in which its segment ends, and at
-//! the END for one that is still open. It stands in front of a model, or of a processor, that gives a probability a window.
+//! Converts a model's speech probabilities to lines of text, one for each segment of speech: "0.58 s to 2.31 s".
+//!
+//! The model behind it, or the next processor, gives one probability a window. The answer in which a segment ends has the segment's line. An END
+//! ends a segment that is still open.
 
 use sequor_plugin::processor::*;
 
-/// How far below the threshold speech may fall without a pause.
-const MARGIN: f32 = 0.15;
+/// A pause begins only if the probability falls below the threshold by more than this.
+const PAUSE_MARGIN: f32 = 0.15;
 
 #[derive(Debug, Default)]
 pub struct SpeechSegments {
@@ -14,20 +16,21 @@ pub struct SpeechSegments {
     silence_ms: f64,
 }
 
-/// The state of a sequence, in windows.
+/// The open segment of a sequence, counted in windows.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub struct Heard {
+pub struct OpenSegment {
+    /// Windows of the sequence so far.
     windows: u32,
-    /// Where the open segment began, plus 1; 0 if there is none.
+    /// The number of the window in which the segment began, counted from 1; 0 if no segment is open.
     began: u32,
-    /// Where the pause in it began, plus 1; 0 if there is none.
+    /// The number of the window in which the present pause began, counted from 1; 0 if there is none.
     pause: u32,
 }
 
-impl Scratch for Heard {
-    fn load(bytes: &[u8]) -> Result<Heard, String> {
+impl Scratch for OpenSegment {
+    fn load(bytes: &[u8]) -> Result<OpenSegment, String> {
         match decode::<u32>(bytes).as_slice() {
-            [windows, began, pause] => Ok(Heard { windows: *windows, began: *began, pause: *pause }),
+            [windows, began, pause] => Ok(OpenSegment { windows: *windows, began: *began, pause: *pause }),
             _ => Err(format!("{} bytes are no scratch of this plug-in", bytes.len())),
         }
     }
@@ -38,7 +41,7 @@ impl Scratch for Heard {
 }
 
 impl Processor for SpeechSegments {
-    type Scratch = Heard;
+    type Scratch = OpenSegment;
 
     fn configure(&mut self, config: &Config, _: &Model, inner: &Signature, _: &Files) -> Result<Signature, String> {
         self.output = config.get("output")?;
@@ -50,15 +53,15 @@ impl Processor for SpeechSegments {
         Ok(inner.clone().hide_output(&self.output).output("SEGMENTS", Dtype::BYTES, &[-1]))
     }
 
-    fn post(&mut self, call: &Call<'_>, runs: Vec<Tensors>, heard: &mut Heard) -> Result<Tensors, Refusal> {
+    fn post(&mut self, call: &Call<'_>, runs: Vec<Tensors>, segment: &mut OpenSegment) -> Result<Tensors, Refusal> {
         let mut outputs = join(runs);
         let probabilities = outputs.take(&self.output);
         let mut lines = Vec::new();
         for probability in probabilities.map(|tensor| tensor.values::<f32>()).transpose()?.unwrap_or_default() {
-            lines.extend(self.hear(heard, probability));
+            lines.extend(self.add_window(segment, probability));
         }
-        if call.end && heard.began > 0 {
-            lines.push(self.line(heard, heard.windows));
+        if call.end && segment.began > 0 {
+            lines.push(self.line(segment, segment.windows));
         }
         outputs.insert("SEGMENTS", Tensor::texts(&[lines.len() as u64], &lines));
         Ok(outputs)
@@ -66,31 +69,32 @@ impl Processor for SpeechSegments {
 }
 
 impl SpeechSegments {
-    /// One window more: the line of the segment that it ends.
-    fn hear(&self, heard: &mut Heard, probability: f32) -> Option<String> {
-        let at = heard.windows;
-        heard.windows += 1;
+    /// Adds one window. Returns the line of the segment that it ends, if it ends one.
+    fn add_window(&self, segment: &mut OpenSegment, probability: f32) -> Option<String> {
+        let at = segment.windows;
+        segment.windows += 1;
         if probability >= self.threshold {
-            heard.pause = 0;
-            if heard.began == 0 {
-                heard.began = at + 1;
+            segment.pause = 0;
+            if segment.began == 0 {
+                segment.began = at + 1;
             }
-        } else if heard.began > 0 && probability < self.threshold - MARGIN {
-            if heard.pause == 0 {
-                heard.pause = at + 1;
+        } else if segment.began > 0 && probability < self.threshold - PAUSE_MARGIN {
+            if segment.pause == 0 {
+                segment.pause = at + 1;
             }
-            if f64::from(heard.windows - heard.pause + 1) * self.window_ms >= self.silence_ms {
-                let line = self.line(heard, heard.pause - 1);
-                (heard.began, heard.pause) = (0, 0);
+            if f64::from(segment.windows - segment.pause + 1) * self.window_ms >= self.silence_ms {
+                let line = self.line(segment, segment.pause - 1);
+                (segment.began, segment.pause) = (0, 0);
                 return Some(line);
             }
         }
         None
     }
 
-    fn line(&self, heard: &Heard, end: u32) -> String {
+    /// The line of a segment that ends before this window.
+    fn line(&self, segment: &OpenSegment, end: u32) -> String {
         let seconds = |windows: u32| f64::from(windows) * self.window_ms / 1e3;
-        format!("{:.2} s to {:.2} s", seconds(heard.began - 1), seconds(end))
+        format!("{:.2} s to {:.2} s", seconds(segment.began - 1), seconds(end))
     }
 }
 
