@@ -14,18 +14,18 @@ use crate::support::server::wait;
 use crate::support::{Server, model};
 
 /// A model on a stand-in, and the shapes of all batches submitted so far.
-struct House {
+struct Rig {
     gpus: StandIns,
     server: Server,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl House {
-    fn new(batch: u32, slots: u32, program: &str) -> House {
-        House::of(batch, slots, program, 256 << 20)
+impl Rig {
+    fn new(batch: u32, slots: u32, program: &str) -> Rig {
+        Rig::of(batch, slots, program, 256 << 20)
     }
 
-    fn of(batch: u32, slots: u32, program: &str, room: usize) -> House {
+    fn of(batch: u32, slots: u32, program: &str, room: usize) -> Rig {
         let dims = if program.starts_with("append") { -1 } else { 1 };
         let config = format!(
             r#"
@@ -45,7 +45,7 @@ impl House {
         let backend = MockBackend::with_hook(Arc::new(move |shape| shapes.lock().push(shape.to_string())));
         let gpus = StandIns::new(1, room);
         let server = model("sum").config(&config).mock(program, backend.with_stand_ins()).accelerators(&gpus).serve();
-        House { gpus, server, asked }
+        Rig { gpus, server, asked }
     }
 
     #[track_caller]
@@ -54,7 +54,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for Rig {
     fn drop(&mut self) {
         self.gpus.go_on();
     }
@@ -62,50 +62,50 @@ impl Drop for House {
 
 #[test]
 fn the_next_batch_is_submitted_while_another_runs() {
-    let house = House::new(1, 4, "accumulate INT32");
-    let [a, b, c] = [1u64, 2, 3].map(|id| house.server.seq(id));
-    house.gpus.hold();
-    let before = house.gpus.waits();
+    let rig = Rig::new(1, 4, "accumulate INT32");
+    let [a, b, c] = [1u64, 2, 3].map(|id| rig.server.seq(id));
+    rig.gpus.hold();
+    let before = rig.gpus.waits();
     let first = a.start().input(&[1]).send();
     let (second, third) = (b.start().input(&[10]).send(), c.start().input(&[100]).send());
-    house.wait_for(2);
-    house.gpus.finish(1);
+    rig.wait_for(2);
+    rig.gpus.finish(1);
     first.gives(&[1]);
     // The first is done, which makes room for a third beside the second one.
-    house.wait_for(3);
+    rig.wait_for(3);
     let step = a.step().input(&[2]).send();
-    assert_eq!(house.asked.lock().len(), 3);
-    house.gpus.go_on();
+    assert_eq!(rig.asked.lock().len(), 3);
+    rig.gpus.go_on();
     second.gives(&[10]);
     third.gives(&[100]);
     step.gives(&[3]);
-    assert_eq!((house.asked.lock().len(), house.gpus.waits() - before), (4, 4), "one wait a batch");
+    assert_eq!((rig.asked.lock().len(), rig.gpus.waits() - before), (4, 4), "one wait a batch");
 }
 
 #[test]
 fn a_partial_batch_waits_until_a_running_batch_finishes() {
-    let house = House::new(4, 8, "accumulate INT32");
-    house.gpus.hold();
-    let first = house.server.seq(1).start().input(&[1]).send();
-    house.wait_for(1);
-    let few: Vec<_> = (2..4u64).map(|id| house.server.seq(id).start().input(&[id as i32]).send()).collect();
-    house.gpus.finish(1);
+    let rig = Rig::new(4, 8, "accumulate INT32");
+    rig.gpus.hold();
+    let first = rig.server.seq(1).start().input(&[1]).send();
+    rig.wait_for(1);
+    let few: Vec<_> = (2..4u64).map(|id| rig.server.seq(id).start().input(&[id as i32]).send()).collect();
+    rig.gpus.finish(1);
     first.gives(&[1]);
-    house.wait_for(2);
-    let many: Vec<_> = (4..8u64).map(|id| house.server.seq(id).start().input(&[id as i32]).send()).collect();
-    house.wait_for(3);
-    assert_eq!(*house.asked.lock(), ["[1,1]", "[2,1]", "[4,1]"]);
-    house.gpus.go_on();
+    rig.wait_for(2);
+    let many: Vec<_> = (4..8u64).map(|id| rig.server.seq(id).start().input(&[id as i32]).send()).collect();
+    rig.wait_for(3);
+    assert_eq!(*rig.asked.lock(), ["[1,1]", "[2,1]", "[4,1]"]);
+    rig.gpus.go_on();
     for (id, waiting) in (2..).zip(few.into_iter().chain(many)) {
         waiting.gives(&[id]);
     }
 }
 
 /// Each sequence sends its steps one after the other. Some steps are poison, which fails only that step.
-fn load(house: &House, sequences: u64, steps: i32, poison: i32) {
+fn load(rig: &Rig, sequences: u64, steps: i32, poison: i32) {
     std::thread::scope(|scope| {
         for id in 1..=sequences {
-            let seq = house.server.seq(id);
+            let seq = rig.server.seq(id);
             scope.spawn(move || {
                 let mut want = 0;
                 for n in 0..steps {
@@ -125,34 +125,34 @@ fn load(house: &House, sequences: u64, steps: i32, poison: i32) {
             });
         }
     });
-    assert_eq!(house.server.repository.live(), 0);
-    assert_eq!(house.server.repository.state_bytes().0, 0);
+    assert_eq!(rig.server.repository.live(), 0);
+    assert_eq!(rig.server.repository.state_bytes().0, 0);
 }
 
 #[test]
 fn sums_stay_right_under_load() {
-    let house = House::new(4, 24, "accumulate INT32 cost=200");
-    load(&house, 24, 40, -1);
-    assert!(house.asked.lock().iter().any(|shape| shape == "[4,1]"), "no batch was full");
+    let rig = Rig::new(4, 24, "accumulate INT32 cost=200");
+    load(&rig, 24, 40, -1);
+    assert!(rig.asked.lock().iter().any(|shape| shape == "[4,1]"), "no batch was full");
 }
 
 #[test]
 fn sums_stay_right_under_load_with_rows_that_fail() {
-    let house = House::new(4, 24, "accumulate INT32 cost=50 poison=19");
-    load(&house, 24, 40, 19);
+    let rig = Rig::new(4, 24, "accumulate INT32 cost=50 poison=19");
+    load(&rig, 24, 40, 19);
 }
 
 #[test]
 fn an_export_includes_the_step_in_flight() {
-    let house = House::new(1, 2, "accumulate INT32");
-    let a = house.server.seq(1);
+    let rig = Rig::new(1, 2, "accumulate INT32");
+    let a = rig.server.seq(1);
     a.start().input(&[1]).gives(&[1]);
-    house.gpus.hold();
+    rig.gpus.hold();
     let step = a.step().input(&[2]).send();
-    house.wait_for(2);
+    rig.wait_for(2);
     let file = std::thread::scope(|scope| {
-        let export = scope.spawn(|| house.server.repository.find("sum", "").unwrap().export(&Id::Int(1)).unwrap());
-        house.gpus.go_on();
+        let export = scope.spawn(|| rig.server.repository.find("sum", "").unwrap().export(&Id::Int(1)).unwrap());
+        rig.gpus.go_on();
         export.join().unwrap()
     });
     step.gives(&[3]);
@@ -162,13 +162,13 @@ fn an_export_includes_the_step_in_flight() {
 
 #[test]
 fn batches_in_flight_are_answered_when_the_server_stops() {
-    let house = House::new(1, 4, "accumulate INT32");
-    house.gpus.hold();
-    let [first, second] = [1u64, 2].map(|id| house.server.seq(id).start().input(&[5]).send());
-    house.wait_for(2);
+    let rig = Rig::new(1, 4, "accumulate INT32");
+    rig.gpus.hold();
+    let [first, second] = [1u64, 2].map(|id| rig.server.seq(id).start().input(&[5]).send());
+    rig.wait_for(2);
     std::thread::scope(|scope| {
-        let stop = scope.spawn(|| house.server.repository.stop());
-        house.gpus.go_on();
+        let stop = scope.spawn(|| rig.server.repository.stop());
+        rig.gpus.go_on();
         stop.join().unwrap();
     });
     first.gives(&[5]);
@@ -177,56 +177,56 @@ fn batches_in_flight_are_answered_when_the_server_stops() {
 
 #[test]
 fn a_broken_gpu_fails_requests_in_flight_and_later_requests() {
-    let house = House::new(1, 4, "accumulate INT32");
-    let [a, b] = [1u64, 2].map(|id| house.server.seq(id));
+    let rig = Rig::new(1, 4, "accumulate INT32");
+    let [a, b] = [1u64, 2].map(|id| rig.server.seq(id));
     a.start().input(&[1]).gives(&[1]);
     b.start().input(&[1]).gives(&[1]);
-    house.gpus.hold();
+    rig.gpus.hold();
     let under_way = [a.step().input(&[1]).send(), b.step().input(&[1]).send()];
-    house.wait_for(4);
-    house.gpus.break_down();
+    rig.wait_for(4);
+    rig.gpus.break_down();
     let sentence = |failure: Failure| match failure {
         Failure::Run(text) => assert_eq!(text, "GPU 0 failed to finish its work: it was broken on purpose"),
         other => panic!("{other:?}"),
     };
     under_way.into_iter().for_each(|waiting| sentence(waiting.fails()));
     sentence(a.step().input(&[1]).fails());
-    assert_eq!(house.asked.lock().len(), 4, "nothing is asked of it any more");
+    assert_eq!(rig.asked.lock().len(), 4, "nothing is asked of it any more");
 }
 
 #[test]
 fn states_that_grow_stay_on_the_accelerator() {
-    let house = House::new(2, 4, "append INT32 dims=-1");
-    let [a, b] = [1u64, 2].map(|id| house.server.seq(id));
+    let rig = Rig::new(2, 4, "append INT32 dims=-1");
+    let [a, b] = [1u64, 2].map(|id| rig.server.seq(id));
     // The first state has one element.
     a.start().input(&[5]).gives(&[0, 5]);
     b.start().input(&[7]).gives(&[0, 7]);
-    let before = house.gpus.copied();
+    let before = rig.gpus.copied();
     a.step().input(&[6]).gives(&[0, 5, 6]);
-    assert_eq!(house.gpus.copied() - before, 4 + 12, "an input there, an output back");
+    assert_eq!(rig.gpus.copied() - before, 4 + 12, "an input there, an output back");
     b.step().input(&[8]).gives(&[0, 7, 8]);
     // The two run together. Until then, a request of another length occupies the instance.
-    let c = house.server.seq(3);
-    house.gpus.hold();
+    let c = rig.server.seq(3);
+    rig.gpus.hold();
     let first = c.start().input(&[1]).send();
-    house.wait_for(5);
+    rig.wait_for(5);
     let both = [a.step().input(&[1, 2]).send(), b.step().input(&[3, 4]).send()];
-    house.gpus.go_on();
+    rig.gpus.go_on();
     first.gives(&[0, 1]);
     for (waiting, want) in both.into_iter().zip([[0, 5, 6, 1, 2], [0, 7, 8, 3, 4]]) {
         waiting.gives(&want);
     }
-    let file = house.server.repository.find("sum", "").unwrap().export(&Id::Int(2)).unwrap();
+    let file = rig.server.repository.find("sum", "").unwrap().export(&Id::Int(2)).unwrap();
     b.end().input(&[9]).gives(&[0, 7, 8, 3, 4, 9]);
-    house.server.repository.find("sum", "").unwrap().import(Id::Int(9), &file).unwrap();
-    house.server.seq(9).step().input(&[2]).gives(&[0, 7, 8, 3, 4, 2]);
+    rig.server.repository.find("sum", "").unwrap().import(Id::Int(9), &file).unwrap();
+    rig.server.seq(9).step().input(&[2]).gives(&[0, 7, 8, 3, 4, 2]);
     a.start().input(&[1]).gives(&[0, 1]);
 }
 
 #[test]
 fn a_step_fails_and_keeps_its_state_if_the_gpu_cannot_hold_the_new_state() {
-    let house = House::of(1, 2, "append INT32 dims=-1", 7 << 20);
-    let a = house.server.seq(1);
+    let rig = Rig::of(1, 2, "append INT32 dims=-1", 7 << 20);
+    let a = rig.server.seq(1);
     a.start().input(&[5]).gives(&[0, 5]);
     match a.step().input(&vec![1i32; 1 << 20]).fails() {
         Failure::Run(text) => assert!(text.contains("GPU 0 has no room for"), "{text}"),

@@ -29,7 +29,7 @@ use tokio_tungstenite::tungstenite;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::{Chance, HANGS, House, gzip, memory, mutate, number};
+use crate::{Chance, HANGS, Rig, gzip, memory, mutate, number};
 
 /// Bytes of the largest request, and of all that wait.
 const REQUEST: usize = 1 << 20;
@@ -52,7 +52,7 @@ const LONGEST: usize = 2 << 20;
 // === the server, and what clients say to it ===
 
 struct Pipes {
-    house: House,
+    rig: Rig,
     server: StreamServer,
     /// A client leaves that has heard nothing for so long.
     silence: Duration,
@@ -60,10 +60,10 @@ struct Pipes {
 
 impl Pipes {
     fn new(limits: ServerLimits) -> Pipes {
-        let house = House::new();
+        let rig = Rig::new();
         let options = ServerOptions { limits, shared_memory: SharedMemory::Off, ..ServerOptions::default() };
-        let server = StreamServer::new(options, house.repository.clone(), house.metrics.clone());
-        Pipes { house, server, silence: SILENCE }
+        let server = StreamServer::new(options, rig.repository.clone(), rig.metrics.clone());
+        Pipes { rig, server, silence: SILENCE }
     }
 
     fn bounded() -> Pipes {
@@ -75,7 +75,7 @@ impl Pipes {
         let said = Arc::new(Mutex::new(Vec::new()));
         let (client, server) = duplex(PIPE);
         let recorded = Recorded { pipe: client, said: Arc::clone(&said) };
-        self.house.runtime.block_on(async {
+        self.rig.runtime.block_on(async {
             let both = async { tokio::join!(self.server.serve(server, local(1)), talk(recorded)) };
             timeout(HANGS, both).await.expect("the conversation ends");
             self.gone().await;
@@ -105,7 +105,7 @@ impl Pipes {
 
     /// Waits until nothing is left of a conversation.
     async fn gone(&self) {
-        let metrics = &self.house.metrics;
+        let metrics = &self.rig.metrics;
         while [metrics.connections(), metrics.in_flight(), metrics.queued()].iter().any(|gauge| gauge.get() != 0) {
             tokio::time::sleep(Duration::from_micros(200)).await;
         }
@@ -114,7 +114,7 @@ impl Pipes {
     /// Has this conversation, and returns the memory it took.
     fn converse(&self, said: &[u8], reads: bool) -> usize {
         let before = memory::begin();
-        let ended = self.house.runtime.block_on(async { timeout(HANGS, self.say(said, reads)).await });
+        let ended = self.rig.runtime.block_on(async { timeout(HANGS, self.say(said, reads)).await });
         assert!(ended.is_ok(), "it does not end: {}", said.escape_ascii());
         memory::peak().saturating_sub(before)
     }
@@ -133,7 +133,7 @@ impl Pipes {
             let took = self.converse(&said, chance.below(16) > 0);
             assert!(took <= CEILING, "{took} bytes of memory: {}", said.escape_ascii());
             if count % 16 == 0 {
-                let text = self.house.metrics.encode();
+                let text = self.rig.metrics.encode();
                 assert!(!text.contains("reason=\"internal\""), "{}\n{text}", said.escape_ascii());
             }
             (count, most) = (count + 1, most.max(took));

@@ -176,7 +176,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
 
 // === requests ===
 
-struct House {
+struct Rig {
     runtime: tokio::runtime::Runtime,
     repository: Repository,
     metrics: Metrics,
@@ -188,8 +188,8 @@ struct House {
 
 const MODELS: [&str; 4] = ["sum", "same", "floats", "texts"];
 
-impl House {
-    fn new() -> House {
+impl Rig {
+    fn new() -> Rig {
         let folder = tempfile::tempdir().unwrap();
         let identity = |dtype: &str| {
             format!(
@@ -226,7 +226,7 @@ impl House {
         let tfs = Tfs::new(&api);
         let (app, infer) = (sequor::server::app(&api, &kserve, &tfs), InferService::new(&kserve));
         let predict = PredictService::new(&tfs);
-        House { runtime, repository, metrics, app, infer, predict, _folder: folder }
+        Rig { runtime, repository, metrics, app, infer, predict, _folder: folder }
     }
 
     /// What the dispatcher says of a request.
@@ -236,7 +236,7 @@ impl House {
     }
 
     fn ask(&self, mut request: Request<Body>) -> (StatusCode, Bytes) {
-        let context = House::context(&request);
+        let context = Rig::context(&request);
         request.extensions_mut().insert(context);
         self.runtime.block_on(async {
             let answer = tokio::time::timeout(HANGS, self.app.clone().oneshot(request)).await;
@@ -247,7 +247,7 @@ impl House {
 
     /// The status of a `ModelInfer` call, from its headers or trailers.
     fn call(&self, request: Request<Body>) -> axum::http::HeaderMap {
-        let context = House::context(&request);
+        let context = Rig::context(&request);
         self.runtime.block_on(async {
             let answer = tokio::time::timeout(HANGS, self.infer.clone().call(context, request)).await;
             let (parts, body) = answer.expect("an answer").into_parts();
@@ -262,7 +262,7 @@ impl House {
         let framed = [&[0][..], &length, message].concat();
         let request = Request::post(PREDICT).header("content-type", "application/grpc").header("te", "trailers");
         let request = request.body(Body::from(framed)).unwrap();
-        let context = House::context(&request);
+        let context = Rig::context(&request);
         self.runtime.block_on(async {
             let answer = tokio::time::timeout(HANGS, self.predict.clone().call(context, request)).await;
             let (parts, body) = answer.expect("an answer").into_parts();
@@ -287,7 +287,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for Rig {
     fn drop(&mut self) {
         self.repository.stop();
     }
@@ -295,23 +295,23 @@ impl Drop for House {
 
 #[test]
 fn bodies_in_json() {
-    let house = House::new();
+    let rig = Rig::new();
     for (name, model) in [("same", "same"), ("sum", "sum"), ("floats", "floats"), ("texts", "texts")] {
         let seed = fs::read(format!("{}/fuzz/corpus/json/{name}.json", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let (status, body) =
-            house.ask(Request::post(format!("/v2/models/{model}/infer")).body(Body::from(seed)).unwrap());
+            rig.ask(Request::post(format!("/v2/models/{model}/infer")).body(Body::from(seed)).unwrap());
         assert_eq!(status, StatusCode::OK, "{name}: the corpus must be good: {body:?}");
     }
-    run(&corpus("json"), |chance, input| house.judge(chance.one(&MODELS), None, input));
+    run(&corpus("json"), |chance, input| rig.judge(chance.one(&MODELS), None, input));
 }
 
 #[test]
 fn bodies_with_binary_tensors() {
-    let house = House::new();
+    let rig = Rig::new();
     let json_length = |input: &[u8]| input.iter().position(|b| *b == b'\n').unwrap_or(input.len());
     for seed in corpus("raw") {
         let at = json_length(&seed);
-        MODELS.iter().for_each(|model| house.judge(model, Some(at), [&seed[..at], &seed[at + 1..]].concat()));
+        MODELS.iter().for_each(|model| rig.judge(model, Some(at), [&seed[..at], &seed[at + 1..]].concat()));
     }
     run(&corpus("raw"), |chance, input| {
         let json = json_length(&input);
@@ -320,7 +320,7 @@ fn bodies_with_binary_tensors() {
             _ => json,
         };
         let input = [&input[..json], &input[(json + 1).min(input.len())..]].concat();
-        house.judge(chance.one(&MODELS), Some(length), input);
+        rig.judge(chance.one(&MODELS), Some(length), input);
     });
 }
 
@@ -332,7 +332,7 @@ fn gzip(message: &[u8]) -> Vec<u8> {
 
 #[test]
 fn requests_in_protobuf() {
-    let house = House::new();
+    let rig = Rig::new();
     let request = |model: &str, datatype: &str, shape: Vec<i64>, raw: &[u8]| {
         let input = InferInputTensor { name: "INPUT".into(), datatype: datatype.into(), shape, ..Default::default() };
         let raw_input_contents = vec![Bytes::copy_from_slice(raw)];
@@ -360,7 +360,7 @@ fn requests_in_protobuf() {
         if way > 0 {
             request = request.header("grpc-encoding", "gzip");
         }
-        let headers = house.call(request.body(Body::from(framed)).unwrap());
+        let headers = rig.call(request.body(Body::from(framed)).unwrap());
         let code = headers.get("grpc-status").and_then(|code| code.to_str().ok());
         // tonic itself says INTERNAL (13) of a message that is none.
         let is_message = ModelInferRequest::decode(message.as_slice()).is_ok();
@@ -371,11 +371,11 @@ fn requests_in_protobuf() {
 
 #[test]
 fn predictions_in_json() {
-    let house = House::new();
+    let rig = Rig::new();
     run(&corpus("predict"), |chance, input| {
         let (model, told) = (chance.one(&MODELS), String::from_utf8_lossy(&input).into_owned());
         let request = Request::post(format!("/v1/models/{model}:predict")).body(Body::from(input)).unwrap();
-        let (status, body) = house.ask(request);
+        let (status, body) = rig.ask(request);
         let is_refused = status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE;
         assert!(status == StatusCode::OK || is_refused, "{status} {body:?}\n{told}");
         let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{e}: {body:?}\n{told}"));
@@ -386,7 +386,7 @@ fn predictions_in_json() {
 
 #[test]
 fn predictions_in_protobuf() {
-    let house = House::new();
+    let rig = Rig::new();
     let tensor = |dtype: tensorflow::DataType, dims: &[i64], content: &[u8]| {
         let dim = dims.iter().map(|size| Dim { size: *size, name: String::new() }).collect();
         TensorProto {
@@ -413,7 +413,7 @@ fn predictions_in_protobuf() {
     ]
     .map(|request| request.encode_to_vec());
     run(&seeds, |_, message| {
-        let headers = house.predict(&message);
+        let headers = rig.predict(&message);
         let code = headers.get("grpc-status").and_then(|code| code.to_str().ok());
         let is_message = PredictRequest::decode(message.as_slice()).is_ok();
         let fine = ["0", "3", "5", "6", "8", "9", "11", "14"];

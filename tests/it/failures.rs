@@ -38,8 +38,8 @@ fn a_file_that_is_no_library_is_an_error() {
 #[test]
 fn the_error_lists_every_place_searched_if_there_is_no_library() {
     // A search path without any program.
-    let house = tempfile::tempdir().unwrap();
-    let bin = house.path().canonicalize().unwrap().join("bin");
+    let rig = tempfile::tempdir().unwrap();
+    let bin = rig.path().canonicalize().unwrap().join("bin");
     fs::create_dir(&bin).unwrap();
     let program = bin.join("sequor");
     fs::copy(SEQUOR, &program).unwrap();

@@ -13,17 +13,17 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tonic::Code;
 
-use crate::house::{House, START, parameter, request, step, values, write};
+use crate::rig::{Rig, START, parameter, request, step, values, write};
 
 /// A server whose model `made` uses the dialect `ovms`: a START without an id gets one.
-fn ovms_house() -> House {
+fn ovms_rig() -> Rig {
     let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "made", crate::house::SUM, 1, "accumulate INT32");
+    write(folder.path(), "made", crate::rig::SUM, 1, "accumulate INT32");
     fs_err::write(folder.path().join("made/sequor.toml"), "schema = 1\n[sequence]\nrules = \"ovms\"\n").unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
-    house.repository.load_all(house.folder.path()).unwrap();
-    assert!(house.repository.ready(), "{:?}", house.repository.statuses());
-    house
+    let rig = Rig::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
+    rig.repository.load_all(rig.folder.path()).unwrap();
+    assert!(rig.repository.ready(), "{:?}", rig.repository.statuses());
+    rig
 }
 
 /// The id in a gRPC answer.
@@ -50,8 +50,8 @@ fn body(value: i32, parameters: &Value) -> Value {
 
 #[tokio::test]
 async fn an_id_that_the_server_made_is_in_the_answer_over_grpc_and_only_there() {
-    let house = ovms_house();
-    let mut client = house.client().await;
+    let rig = ovms_rig();
+    let mut client = rig.client().await;
     let started = client.model_infer(made(0, 40, &[START])).await.unwrap().into_inner();
     let id = made_id(&started).expect("an id");
     let next = client.model_infer(made(id, 2, &[])).await.unwrap().into_inner();
@@ -71,9 +71,9 @@ async fn an_id_that_the_server_made_is_in_the_answer_over_grpc_and_only_there() 
 
 #[tokio::test]
 async fn an_id_that_the_server_made_is_in_the_answer_over_http_and_websocket() {
-    let house = ovms_house();
+    let rig = ovms_rig();
     let infer = async |value, parameters: Value| {
-        let answer = house.post("/v2/models/made/infer", body(value, &parameters)).await;
+        let answer = rig.post("/v2/models/made/infer", body(value, &parameters)).await;
         assert_eq!(answer.status, 200, "{}", answer.json());
         answer.json()
     };
@@ -83,7 +83,7 @@ async fn an_id_that_the_server_made_is_in_the_answer_over_http_and_websocket() {
     assert_eq!((&next["outputs"][0]["data"], &next["parameters"]), (&json!([42]), &Value::Null));
     assert_eq!(infer(1, json!({ "sequence_id": 7, "sequence_start": true })).await["parameters"], Value::Null);
 
-    let address = house.addresses.http.unwrap();
+    let address = rig.addresses.http.unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
     let url = format!("ws://{address}/v2/models/made/stream");
     let mut socket = tokio_tungstenite::client_async(url, stream).await.unwrap().0;
@@ -100,23 +100,23 @@ async fn an_id_that_the_server_made_is_in_the_answer_over_http_and_websocket() {
 
 #[tokio::test]
 async fn an_output_that_is_requested_twice_is_answered_once() {
-    let house = House::new();
+    let rig = Rig::new();
     let mut twice = request("same", "", &[3]);
     twice.outputs = vec![InferRequestedOutputTensor { name: "OUTPUT".to_owned(), ..Default::default() }; 2];
-    let answer = house.client().await.model_infer(twice).await.unwrap().into_inner();
+    let answer = rig.client().await.model_infer(twice).await.unwrap().into_inner();
     assert_eq!((answer.outputs.len(), values(&answer)), (1, vec![3]));
     let mut twice = body(3, &json!({}));
     twice["outputs"] = json!([{ "name": "OUTPUT" }, { "name": "OUTPUT" }]);
-    let answer = house.post("/v2/models/same/infer", twice).await.json();
+    let answer = rig.post("/v2/models/same/infer", twice).await.json();
     assert_eq!(answer["outputs"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_version_is_read_as_triton_reads_it() {
-    let house = House::new();
+    let rig = Rig::new();
     let ask = async |version: &str| {
         let versioned = ModelInferRequest { model_version: version.to_owned(), ..request("same", "", &[3]) };
-        house.client().await.model_infer(versioned).await.map(|answer| answer.into_inner().model_version)
+        rig.client().await.model_infer(versioned).await.map(|answer| answer.into_inner().model_version)
     };
     for version in ["1", "1.0", " 1", "+1", "1abc", "001"] {
         assert_eq!(ask(version).await.expect(version), "1", "{version}");
@@ -128,8 +128,7 @@ async fn a_version_is_read_as_triton_reads_it() {
     }
     assert_eq!(ask("2.0").await.unwrap_err().code(), Code::NotFound);
     assert_eq!(
-        house
-            .http("POST /v2/models/same/versions/1.0/infer", &[], body(3, &json!({})).to_string().as_bytes())
+        rig.http("POST /v2/models/same/versions/1.0/infer", &[], body(3, &json!({})).to_string().as_bytes())
             .await
             .status,
         200
@@ -138,20 +137,20 @@ async fn a_version_is_read_as_triton_reads_it() {
 
 #[tokio::test]
 async fn a_model_that_is_not_there_is_not_ready() {
-    let house = House::new();
+    let rig = Rig::new();
     for path in ["/v2/models/nope/ready", "/v2/models/sum/versions/7/ready"] {
-        let answer = house.http(&format!("GET {path}"), &[], b"").await;
+        let answer = rig.http(&format!("GET {path}"), &[], b"").await;
         assert_eq!((answer.status, &answer.json()["error"]), (400, &json!("Model version not ready")), "{path}");
         assert_eq!(answer.json()["reason"], "not_served");
     }
-    assert_eq!(house.http("GET /v2/models/sum/ready", &[], b"").await.status, 200);
+    assert_eq!(rig.http("GET /v2/models/sum/ready", &[], b"").await.status, 200);
 }
 
 /// Triton refuses this.
 #[tokio::test]
 async fn a_sequence_id_may_be_an_unsigned_parameter() {
-    let house = House::new();
-    let mut client = house.client().await;
+    let rig = Rig::new();
+    let mut client = rig.client().await;
     let unsigned = |value, flags: &[&str]| {
         let mut step = step(0, "", value, flags);
         step.parameters.insert("sequence_id".to_owned(), parameter(ParameterChoice::Uint64Param(9)));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::house::{House, exchange};
+use crate::rig::{Rig, exchange};
 
 const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -19,10 +19,10 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const MOMENT: Span = Span(Duration::from_millis(60));
 
 /// A server with short limits only where `set` changes them, because the tests may be slow themselves.
-fn hasty(set: impl FnOnce(&mut Connections)) -> House {
+fn hasty(set: impl FnOnce(&mut Connections)) -> Rig {
     let mut connections = Connections::default();
     set(&mut connections);
-    House::served(ServerOptions { connections, ..ServerOptions::default() })
+    Rig::served(ServerOptions { connections, ..ServerOptions::default() })
 }
 
 /// Connects and sends these bytes.
@@ -42,16 +42,16 @@ async fn rest(mut stream: TcpStream) -> Vec<u8> {
 }
 
 /// Sends the next step of a live sequence, and returns the sum.
-async fn step(house: &House, value: i32, start: bool) -> Value {
+async fn step(rig: &Rig, value: i32, start: bool) -> Value {
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [value] });
     let parameters = json!({ "sequence_id": 7, "sequence_start": start });
-    let answer = house.post("/v2/models/sum/infer", json!({ "inputs": [input], "parameters": parameters })).await;
+    let answer = rig.post("/v2/models/sum/infer", json!({ "inputs": [input], "parameters": parameters })).await;
     answer.json()["outputs"][0]["data"][0].clone()
 }
 
-fn closed(house: &House, reason: &str) -> bool {
+fn closed(rig: &Rig, reason: &str) -> bool {
     let line = format!("sequor_connections_closed_total{{reason=\"{reason}\"}} 0\n");
-    let text = house.metrics.encode();
+    let text = rig.metrics.encode();
     text.contains("sequor_connections_closed_total") && !text.contains(&line)
 }
 
@@ -69,76 +69,76 @@ async fn a_stalled_or_idle_client_is_disconnected() {
         (head, "", b"GET /v2 HTTP/1.1\r\nhost:"),
     ];
     for (set, reason, bytes) in cases {
-        let house = hasty(set);
-        for address in house.all_addresses() {
+        let rig = hasty(set);
+        for address in rig.all_addresses() {
             rest(sent(address, bytes).await).await;
         }
-        assert!(reason.is_empty() || closed(&house, reason), "{reason}");
-        house.until(|house| house.metrics.connections().get() == 0).await;
+        assert!(reason.is_empty() || closed(&rig, reason), "{reason}");
+        rig.until(|rig| rig.metrics.connections().get() == 0).await;
     }
-    let house = hasty(|c| (c.body, c.idle) = (MOMENT, MOMENT));
-    let http = house.addresses.http.unwrap();
-    assert_eq!(step(&house, 1, true).await, 1);
+    let rig = hasty(|c| (c.body, c.idle) = (MOMENT, MOMENT));
+    let http = rig.addresses.http.unwrap();
+    assert_eq!(step(&rig, 1, true).await, 1);
     let head = b"POST /v2/models/sum/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
     let answer = String::from_utf8(rest(sent(http, head).await).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("connections.body"), "{answer}");
     // The time between two requests of one connection.
     let answer = rest(sent(http, b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n").await).await;
     assert!(answer.starts_with(b"HTTP/1.1 200"));
-    assert_eq!(step(&house, 2, false).await, 3);
-    house.until(|house| house.metrics.connections().get() == 0).await;
+    assert_eq!(step(&rig, 2, false).await, 3);
+    rig.until(|rig| rig.metrics.connections().get() == 0).await;
 }
 
 #[tokio::test]
 async fn connections_are_bounded_and_operators_have_their_own() {
     let connections = Connections { max: 4, per_peer: 3, reserved: 2, ..Connections::default() };
-    let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
-    let [http, grpc, metrics, admin] = house.all_addresses();
+    let rig = Rig::served(ServerOptions { connections, ..ServerOptions::default() });
+    let [http, grpc, metrics, admin] = rig.all_addresses();
     let mut kept = Vec::new();
     for address in [http, grpc, http] {
         kept.push(sent(address, b"").await);
     }
-    house.until(|house| house.metrics.connections().get() == 3).await;
+    rig.until(|rig| rig.metrics.connections().get() == 3).await;
     for address in [http, grpc] {
         assert_eq!(rest(sent(address, b"").await).await, b"");
     }
-    assert!(closed(&house, "per_peer") && !closed(&house, "max"));
+    assert!(closed(&rig, "per_peer") && !closed(&rig, "max"));
     for (address, path) in [(admin, "GET /admin/config"), (metrics, "GET /metrics")] {
         let own = [("host", "127.0.0.1")];
         let answer = exchange(address, path, &own[..usize::from(address == metrics)], b"").await;
         assert!([200, 403].contains(&answer.status), "{path}");
     }
     kept.pop();
-    house.until(|house| house.metrics.connections().get() == 2).await;
+    rig.until(|rig| rig.metrics.connections().get() == 2).await;
     assert_eq!(exchange(http, "GET /v2/health/live", &[], b"").await.status, 200);
 }
 
 #[tokio::test]
 async fn unfinished_bodies_count_against_the_queued_bytes_limit() {
     let limits = ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() };
-    let house = House::served(ServerOptions { limits, ..ServerOptions::default() });
-    assert_eq!(step(&house, 1, true).await, 1);
+    let rig = Rig::served(ServerOptions { limits, ..ServerOptions::default() });
+    assert_eq!(step(&rig, 1, true).await, 1);
     let head = "POST /v2/models/sum/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n";
     let part = [head.as_bytes(), &vec![b' '; 100 << 10]].concat();
     let mut kept = Vec::new();
     for n in 1..=10 {
-        kept.push(sent(house.addresses.http.unwrap(), &part).await);
-        house.until(|house| house.metrics.queued().get() == n * (100 << 10)).await;
+        kept.push(sent(rig.addresses.http.unwrap(), &part).await);
+        rig.until(|rig| rig.metrics.queued().get() == n * (100 << 10)).await;
     }
     for _ in 0..10 {
-        let answer = String::from_utf8(rest(sent(house.addresses.http.unwrap(), &part).await).await).unwrap();
+        let answer = String::from_utf8(rest(sent(rig.addresses.http.unwrap(), &part).await).await).unwrap();
         assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("queue_full"), "{answer}");
         assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
     }
     // gRPC calls count too. A small one fits and is answered, and so is a live sequence.
-    let mut client = house.client().await;
-    let large = crate::house::request("same", "", &vec![1; 100 << 10]);
+    let mut client = rig.client().await;
+    let large = crate::rig::request("same", "", &vec![1; 100 << 10]);
     assert_eq!(client.model_infer(large).await.unwrap_err().code(), tonic::Code::Unavailable);
-    assert_eq!(client.model_infer(crate::house::request("same", "", &[1])).await.unwrap().get_ref().outputs.len(), 1);
-    assert_eq!(step(&house, 2, false).await, 3);
-    assert_eq!(exchange(house.addresses.http.unwrap(), "GET /v2/health/live", &[], b"").await.status, 200);
+    assert_eq!(client.model_infer(crate::rig::request("same", "", &[1])).await.unwrap().get_ref().outputs.len(), 1);
+    assert_eq!(step(&rig, 2, false).await, 3);
+    assert_eq!(exchange(rig.addresses.http.unwrap(), "GET /v2/health/live", &[], b"").await.status, 200);
     drop(kept);
-    house.until(|house| house.metrics.queued().get() == 0).await;
+    rig.until(|rig| rig.metrics.queued().get() == 0).await;
 }
 
 /// A HEADERS frame that opens a stream with an inference call and leaves its body incomplete.
@@ -158,10 +158,10 @@ async fn streams_of_a_connection_are_bounded() {
     const STREAMS: u32 = 10;
     const REFUSED_STREAM: u8 = 7;
     let connections = Connections { streams: STREAMS, ..Connections::default() };
-    let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
+    let rig = Rig::served(ServerOptions { connections, ..ServerOptions::default() });
     let opened = (0..60).flat_map(|n| open_stream(2 * n + 1));
     let bytes: Vec<u8> = [PREFACE.as_bytes(), SETTINGS].concat().into_iter().chain(opened).collect();
-    let mut stream = sent(house.addresses.grpc.unwrap(), &bytes).await;
+    let mut stream = sent(rig.addresses.grpc.unwrap(), &bytes).await;
     let mut refused = 0;
     while refused < 60 - STREAMS {
         let mut head = [0; 9];
@@ -170,7 +170,7 @@ async fn streams_of_a_connection_are_bounded() {
         stream.read_exact(&mut frame).await.unwrap();
         refused += u32::from(head[3] == 3 && frame[3] == REFUSED_STREAM);
     }
-    assert_eq!(step(&house, 1, true).await, 1);
+    assert_eq!(step(&rig, 1, true).await, 1);
 }
 
 /// Sends these bytes as a client with a small buffer that reads nothing.
@@ -185,8 +185,8 @@ async fn deaf(address: SocketAddr, bytes: &[u8]) -> TcpStream {
 #[tokio::test]
 async fn a_client_that_stops_reading_is_not_kept() {
     let connections = Connections { write: MOMENT, ..Connections::default() };
-    let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
-    let address = house.addresses.http.unwrap();
+    let rig = Rig::served(ServerOptions { connections, ..ServerOptions::default() });
+    let address = rig.addresses.http.unwrap();
     // More bytes than the system's buffers hold.
     let elements = 6 << 20;
     let input = json!({ "name": "INPUT", "shape": [1, elements], "datatype": "INT32",
@@ -195,7 +195,7 @@ async fn a_client_that_stops_reading_is_not_kept() {
     let tensor = vec![0; elements * 4];
     let closed_ones = |count: u64| {
         let line = format!("sequor_connections_closed_total{{reason=\"write\"}} {count}\n");
-        move |house: &House| house.metrics.encode().contains(&line) && house.metrics.connections().get() == 0
+        move |rig: &Rig| rig.metrics.encode().contains(&line) && rig.metrics.connections().get() == 0
     };
     let head = format!(
         "POST /v2/models/same/infer HTTP/1.1\r\nhost: x\r\ninference-header-content-length: {}\r\ncontent-length: {}\r\n\r\n",
@@ -203,7 +203,7 @@ async fn a_client_that_stops_reading_is_not_kept() {
         json.len() + tensor.len()
     );
     let over_http = deaf(address, &[head.as_bytes(), json.as_bytes(), &tensor].concat()).await;
-    house.until(closed_ones(1)).await;
+    rig.until(closed_ones(1)).await;
     let head = "GET /v2/models/same/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let length = u32::try_from(json.len()).unwrap().to_le_bytes();
@@ -211,26 +211,26 @@ async fn a_client_that_stops_reading_is_not_kept() {
     // A binary message in one frame, its length in 8 bytes, masked with zeros.
     let frame = [&[0x82, 0xff], &(message.len() as u64).to_be_bytes()[..], &[0; 4], &message].concat();
     let over_websocket = deaf(address, &[head.as_bytes(), &frame].concat()).await;
-    house.until(closed_ones(2)).await;
+    rig.until(closed_ones(2)).await;
     drop((over_http, over_websocket));
 }
 
 #[tokio::test]
 async fn a_websocket_that_does_not_answer_pings_is_closed() {
-    let asked_each = |keepalive| House::served(ServerOptions { keepalive, ..ServerOptions::default() });
-    let house = asked_each(MOMENT.0);
+    let asked_each = |keepalive| Rig::served(ServerOptions { keepalive, ..ServerOptions::default() });
+    let rig = asked_each(MOMENT.0);
     let head = "GET /v2/models/sum/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    let said = rest(sent(house.addresses.http.unwrap(), head.as_bytes()).await).await;
+    let said = rest(sent(rig.addresses.http.unwrap(), head.as_bytes()).await).await;
     assert!(
         said.starts_with(b"HTTP/1.1 101") && said.ends_with(b"\r\n\r\n\x89\x00"),
         "{}",
         String::from_utf8_lossy(&said)
     );
-    house.until(|house| house.metrics.connections().get() == 0).await;
+    rig.until(|rig| rig.metrics.connections().get() == 0).await;
     // A client that answers pings stays connected.
-    let house = asked_each(Duration::from_secs(2));
-    let mut stream = sent(house.addresses.http.unwrap(), head.as_bytes()).await;
+    let rig = asked_each(Duration::from_secs(2));
+    let mut stream = sent(rig.addresses.http.unwrap(), head.as_bytes()).await;
     let mut said = Vec::new();
     while !said.ends_with(b"\r\n\r\n") {
         said.push(stream.read_u8().await.unwrap());
@@ -242,5 +242,5 @@ async fn a_websocket_that_does_not_answer_pings_is_closed() {
         stream.write_all(&[0x8a, 0x80, 0, 0, 0, 0]).await.unwrap();
     }
     drop(stream);
-    house.until(|house| house.metrics.connections().get() == 0).await;
+    rig.until(|rig| rig.metrics.connections().get() == 0).await;
 }

@@ -17,19 +17,19 @@ use tokio::net::TcpStream;
 use tonic::Code;
 use tonic::codec::CompressionEncoding;
 
-use crate::house::{END, House, SAME, START, SUM, request, step, values, write};
+use crate::rig::{END, Rig, SAME, START, SUM, request, step, values, write};
 
 const ALL: &str = "version_policy { all { } }";
 
 /// A server with an empty repository in this control mode.
-pub(crate) fn house(mode: ControlMode) -> House {
+pub(crate) fn rig(mode: ControlMode) -> Rig {
     let folder = tempfile::tempdir().unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
-    house.repository.govern(RepositoryControl { mode, directories: vec![house.folder.path().to_owned()] });
-    house
+    let rig = Rig::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
+    rig.repository.govern(RepositoryControl { mode, directories: vec![rig.folder.path().to_owned()] });
+    rig
 }
 
-impl House {
+impl Rig {
     pub(crate) fn write(&self, name: &str, config: &str, version: u64, program: &str) {
         write(self.folder.path(), name, config, version, program);
     }
@@ -87,150 +87,150 @@ impl House {
 
 #[tokio::test]
 async fn a_model_is_loaded_and_unloaded_by_request() {
-    let house = house(ControlMode::Explicit);
-    house.write("sum", SUM, 1, "accumulate INT32");
-    assert_eq!(house.index(false).await, "sum/");
-    let unknown = house.sum(1, 1, &[START]).await.unwrap_err();
+    let rig = rig(ControlMode::Explicit);
+    rig.write("sum", SUM, 1, "accumulate INT32");
+    assert_eq!(rig.index(false).await, "sum/");
+    let unknown = rig.sum(1, 1, &[START]).await.unwrap_err();
     assert_eq!(unknown.message(), "Request for unknown model: 'sum' is not found");
-    house.load("sum").await.unwrap();
-    assert_eq!(house.index(false).await, "sum/1 READY");
-    assert_eq!(house.sum(7, 5, &[START]).await.unwrap(), 5);
+    rig.load("sum").await.unwrap();
+    assert_eq!(rig.index(false).await, "sum/1 READY");
+    assert_eq!(rig.sum(7, 5, &[START]).await.unwrap(), 5);
 
-    house.unload("sum").await.unwrap();
-    let gone = house.sum(7, 5, &[]).await.unwrap_err();
+    rig.unload("sum").await.unwrap();
+    let gone = rig.sum(7, 5, &[]).await.unwrap_err();
     assert_eq!(
         (gone.code(), gone.message()),
         (Code::NotFound, "Request for unknown model: 'sum' has no available versions (it is not loaded)")
     );
-    house.index_until("sum/1 UNAVAILABLE unloaded").await;
-    assert_eq!(house.index(true).await, "");
-    assert!(house.repository.ready(), "what was unloaded is not missed");
+    rig.index_until("sum/1 UNAVAILABLE unloaded").await;
+    assert_eq!(rig.index(true).await, "");
+    assert!(rig.repository.ready(), "what was unloaded is not missed");
 
-    house.load("sum").await.unwrap();
-    let lost = house.sum(7, 5, &[]).await.unwrap_err();
+    rig.load("sum").await.unwrap();
+    let lost = rig.sum(7, 5, &[]).await.unwrap_err();
     assert_eq!(lost.metadata().get("sequor-reason").unwrap(), "retired");
-    assert_eq!(house.sum(7, 6, &[START]).await.unwrap(), 6);
-    house.unload("nope").await.unwrap();
-    let absent = house.load("nope").await.unwrap_err();
+    assert_eq!(rig.sum(7, 6, &[START]).await.unwrap(), 6);
+    rig.unload("nope").await.unwrap();
+    let absent = rig.load("nope").await.unwrap_err();
     assert_eq!(
         (absent.code(), absent.message()),
         (Code::Internal, "failed to load 'nope', failed to poll from model repository")
     );
-    assert_eq!(house.load("../sum").await.unwrap_err().code(), Code::Internal);
+    assert_eq!(rig.load("../sum").await.unwrap_err().code(), Code::Internal);
 }
 
 #[tokio::test]
 async fn live_sequences_stay_where_they_began_when_a_version_arrives() {
-    let house = house(ControlMode::Explicit);
-    house.write("sum", SUM, 1, "accumulate INT32");
-    house.load("sum").await.unwrap();
-    assert_eq!(house.sum(7, 40, &[START]).await.unwrap(), 40);
-    house.write("sum", SUM, 2, "accumulate INT32 cost=1");
-    house.load("sum").await.unwrap();
-    assert_eq!(house.index(false).await, "sum/1 UNLOADING\nsum/2 READY");
+    let rig = rig(ControlMode::Explicit);
+    rig.write("sum", SUM, 1, "accumulate INT32");
+    rig.load("sum").await.unwrap();
+    assert_eq!(rig.sum(7, 40, &[START]).await.unwrap(), 40);
+    rig.write("sum", SUM, 2, "accumulate INT32 cost=1");
+    rig.load("sum").await.unwrap();
+    assert_eq!(rig.index(false).await, "sum/1 UNLOADING\nsum/2 READY");
     let on = |answer: &sequor_proto::ModelInferResponse| (answer.model_version.clone(), values(answer)[0]);
-    let mut client = house.client().await;
+    let mut client = rig.client().await;
     let old = client.model_infer(step(7, "", 1, &[])).await.unwrap().into_inner();
     let new = client.model_infer(step(8, "", 1, &[START])).await.unwrap().into_inner();
     assert_eq!((on(&old), on(&new)), (("1".to_owned(), 41), ("2".to_owned(), 1)));
-    assert_eq!(house.sum(7, 1, &[END]).await.unwrap(), 42);
-    house.index_until("sum/1 UNAVAILABLE unloaded\nsum/2 READY").await;
+    assert_eq!(rig.sum(7, 1, &[END]).await.unwrap(), 42);
+    rig.index_until("sum/1 UNAVAILABLE unloaded\nsum/2 READY").await;
 }
 
 #[tokio::test]
 async fn only_changed_versions_are_reloaded() {
-    let house = house(ControlMode::Explicit);
+    let rig = rig(ControlMode::Explicit);
     let config = format!("{SUM}{ALL}");
-    house.write("sum", &config, 1, "accumulate INT32");
-    house.write("sum", &config, 2, "accumulate INT32");
-    house.load("sum").await.unwrap();
+    rig.write("sum", &config, 1, "accumulate INT32");
+    rig.write("sum", &config, 2, "accumulate INT32");
+    rig.load("sum").await.unwrap();
     let mut pinned = step(7, "", 1, &[START]);
     pinned.model_version = "1".to_owned();
-    house.client().await.model_infer(pinned.clone()).await.unwrap();
+    rig.client().await.model_infer(pinned.clone()).await.unwrap();
     // A load without changes does nothing.
-    house.load("sum").await.unwrap();
-    assert_eq!(house.index(false).await, "sum/1 READY\nsum/2 READY");
+    rig.load("sum").await.unwrap();
+    assert_eq!(rig.index(false).await, "sum/1 READY\nsum/2 READY");
     // The second version goes, and the first is not reloaded: a reload would first have to end the old load.
-    fs_err::remove_dir_all(house.folder.path().join("sum/2")).unwrap();
-    house.load("sum").await.unwrap();
-    house.index_until("sum/1 READY\nsum/2 UNAVAILABLE unloaded").await;
+    fs_err::remove_dir_all(rig.folder.path().join("sum/2")).unwrap();
+    rig.load("sum").await.unwrap();
+    rig.index_until("sum/1 READY\nsum/2 UNAVAILABLE unloaded").await;
     pinned.parameters.remove(START);
-    assert_eq!(values(house.client().await.model_infer(pinned).await.unwrap().get_ref()), [2]);
+    assert_eq!(values(rig.client().await.model_infer(pinned).await.unwrap().get_ref()), [2]);
     // Now the first version is reloaded, and the sequence still ends on its old load.
-    house.write("sum", &config, 1, "accumulate INT32 cost=1");
-    house.load("sum").await.unwrap();
-    assert_eq!(house.sum(7, 1, &[]).await.unwrap(), 3);
-    assert_eq!(house.sum(7, 1, &[START]).await.unwrap(), 1, "a START goes to the new load");
+    rig.write("sum", &config, 1, "accumulate INT32 cost=1");
+    rig.load("sum").await.unwrap();
+    assert_eq!(rig.sum(7, 1, &[]).await.unwrap(), 3);
+    assert_eq!(rig.sum(7, 1, &[START]).await.unwrap(), 1, "a START goes to the new load");
 }
 
 #[tokio::test]
 async fn the_graph_may_be_model_onnx_in_a_directory_of_that_name() {
-    let house = house(ControlMode::Explicit);
-    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    let rig = rig(ControlMode::Explicit);
+    rig.write("same", SAME, 1, "identity INT32 dims=-1");
     let (file, inner) = {
-        let version = house.folder.path().join("same/1");
+        let version = rig.folder.path().join("same/1");
         (version.join("model.onnx"), version.join("model.onnx/model.onnx"))
     };
     fs_err::remove_file(&file).unwrap();
     fs_err::create_dir(&file).unwrap();
     fs_err::write(&inner, "identity INT32 dims=-1").unwrap();
     let first = async || {
-        let answer = house.client().await.model_infer(request("same", "", &[5])).await.unwrap();
+        let answer = rig.client().await.model_infer(request("same", "", &[5])).await.unwrap();
         values(answer.get_ref())[0]
     };
-    house.load("same").await.unwrap();
+    rig.load("same").await.unwrap();
     assert_eq!(first().await, 5);
     fs_err::write(&inner, "identity INT32 dims=-1 plus=10").unwrap();
-    house.load("same").await.unwrap();
+    rig.load("same").await.unwrap();
     assert_eq!(first().await, 15, "a change of the inner file is a change of the model");
 }
 
 #[tokio::test]
 async fn a_failed_load_keeps_the_serving_version() {
-    let house = house(ControlMode::Explicit);
-    house.write("same", SAME, 1, "identity INT32 dims=-1");
-    house.load("same").await.unwrap();
-    house.write("same", SAME, 2, "nonsense");
-    let failed = house.load("same").await.unwrap_err();
+    let rig = rig(ControlMode::Explicit);
+    rig.write("same", SAME, 1, "identity INT32 dims=-1");
+    rig.load("same").await.unwrap();
+    rig.write("same", SAME, 2, "nonsense");
+    let failed = rig.load("same").await.unwrap_err();
     assert_eq!(failed.code(), Code::Internal);
     assert!(failed.message().starts_with("failed to load 'same', ") && failed.message().contains("same/2/model.onnx"));
-    assert_eq!(house.version("same").await, "1");
-    let index = house.index(false).await;
+    assert_eq!(rig.version("same").await, "1");
+    let index = rig.index(false).await;
     assert!(index.starts_with("same/1 READY\nsame/2 UNAVAILABLE ") && index.contains("model.onnx"), "{index}");
-    assert!(house.repository.ready());
+    assert!(rig.repository.ready());
 
-    house.write("broken", "nonsense", 1, "identity INT32");
-    assert!(house.load("broken").await.unwrap_err().message().contains("broken/config.pbtxt:1:"));
-    assert!(house.index(false).await.starts_with("broken/ UNAVAILABLE "));
-    fs_err::write(house.folder.path().join("broken/config.pbtxt"), SAME).unwrap();
-    fs_err::write(house.folder.path().join("broken/1/model.onnx"), "identity INT32 dims=-1").unwrap();
-    house.load("broken").await.unwrap();
-    assert_eq!(house.version("broken").await, "1");
+    rig.write("broken", "nonsense", 1, "identity INT32");
+    assert!(rig.load("broken").await.unwrap_err().message().contains("broken/config.pbtxt:1:"));
+    assert!(rig.index(false).await.starts_with("broken/ UNAVAILABLE "));
+    fs_err::write(rig.folder.path().join("broken/config.pbtxt"), SAME).unwrap();
+    fs_err::write(rig.folder.path().join("broken/1/model.onnx"), "identity INT32 dims=-1").unwrap();
+    rig.load("broken").await.unwrap();
+    assert_eq!(rig.version("broken").await, "1");
 }
 
 #[tokio::test]
 async fn a_load_request_may_contain_a_configuration_but_no_files() {
-    let house = house(ControlMode::Explicit);
-    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    let rig = rig(ControlMode::Explicit);
+    rig.write("same", SAME, 1, "identity INT32 dims=-1");
     let config = json!({
         "backend": "onnxruntime", "max_batch_size": 3,
         "input": [{ "name": "INPUT", "data_type": "TYPE_INT32", "dims": [-1] }],
         "output": [{ "name": "OUTPUT", "data_type": "TYPE_INT32", "dims": [-1] }],
     });
     let text = |value: &str| ParameterChoice::StringParam(value.to_owned());
-    house.load_with("same", &[("config", text(&config.to_string()))]).await.unwrap();
-    let rows = async || house.get("/v2/models/same/config").await["max_batch_size"].clone();
+    rig.load_with("same", &[("config", text(&config.to_string()))]).await.unwrap();
+    let rows = async || rig.get("/v2/models/same/config").await["max_batch_size"].clone();
     assert_eq!(rows().await, 3);
-    house.load("same").await.unwrap();
+    rig.load("same").await.unwrap();
     assert_eq!(rows().await, 8, "the file's own again");
-    let refused = async |key: &str, value| house.load_with("same", &[(key, value)]).await.unwrap_err();
+    let refused = async |key: &str, value| rig.load_with("same", &[(key, value)]).await.unwrap_err();
     let file = refused("file:1/model.onnx", ParameterChoice::BytesParam(vec![1])).await;
     assert_eq!(file.code(), Code::Unimplemented);
     assert!(file.message().contains("put them into the model repository"), "{}", file.message());
     assert_eq!(refused("config", ParameterChoice::BoolParam(true)).await.code(), Code::InvalidArgument);
     assert_eq!(refused("bogus", text("")).await.message(), "unrecognized load parameter 'bogus'");
     let named = RepositoryIndexRequest { repository_name: "r".to_owned(), ..Default::default() };
-    let named = house.client().await.repository_index(named).await.unwrap_err();
+    let named = rig.client().await.repository_index(named).await.unwrap_err();
     assert_eq!(
         (named.code(), named.message()),
         (Code::Unimplemented, "'repository_name' specification is not supported")
@@ -239,8 +239,8 @@ async fn a_load_request_may_contain_a_configuration_but_no_files() {
 
 #[tokio::test]
 async fn a_load_request_may_contain_model_files_if_uploads_are_enabled() {
-    let house = house(ControlMode::Explicit);
-    house.repository.take_uploads(64);
+    let rig = rig(ControlMode::Explicit);
+    rig.repository.take_uploads(64);
     let config = json!({
         "backend": "onnxruntime", "max_batch_size": 8,
         "input": [{ "name": "INPUT", "data_type": "TYPE_INT32", "dims": [-1] }],
@@ -250,14 +250,14 @@ async fn a_load_request_may_contain_model_files_if_uploads_are_enabled() {
     let bytes = |program: &str| ParameterChoice::BytesParam(program.as_bytes().to_vec());
     let program = "identity INT32 dims=-1";
     // No repository has this model.
-    house.load_with("sent", &[("config", text()), ("file:3/model.onnx", bytes(program))]).await.unwrap();
-    assert_eq!(house.index(true).await, "sent/3 READY");
-    assert_eq!(house.version("sent").await, "3");
-    house.load_with("sent", &[("config", text()), ("file:4/model.onnx", bytes(program))]).await.unwrap();
-    assert_eq!(house.version("sent").await, "4");
+    rig.load_with("sent", &[("config", text()), ("file:3/model.onnx", bytes(program))]).await.unwrap();
+    assert_eq!(rig.index(true).await, "sent/3 READY");
+    assert_eq!(rig.version("sent").await, "3");
+    rig.load_with("sent", &[("config", text()), ("file:4/model.onnx", bytes(program))]).await.unwrap();
+    assert_eq!(rig.version("sent").await, "4");
 
     let refused = async |more: &[(&str, ParameterChoice)]| {
-        let status = house.load_with("sent", more).await.unwrap_err();
+        let status = rig.load_with("sent", more).await.unwrap_err();
         (status.code(), status.message().to_owned())
     };
     let without = refused(&[("file:5/model.onnx", bytes(program))]).await;
@@ -280,27 +280,27 @@ async fn a_load_request_may_contain_model_files_if_uploads_are_enabled() {
     assert_eq!(much.1, "the files of the model are 65 bytes, above the limit of 64 (limits.request)");
     let broken = refused(&[("config", text()), ("file:5/model.onnx", bytes("nonsense"))]).await;
     assert_eq!(broken.0, Code::Internal);
-    assert_eq!(house.version("sent").await, "4", "what serves goes on");
+    assert_eq!(rig.version("sent").await, "4", "what serves goes on");
 
     // HTTP sends base64. A sent model may replace one of the repository, which can be loaded again.
-    house.write("same", SAME, 1, program);
-    house.load("same").await.unwrap();
+    rig.write("same", SAME, 1, program);
+    rig.load("same").await.unwrap();
     let body = json!({ "parameters": { "config": config.to_string(), "file:7/model.onnx": "aWRlbnRpdHkgSU5UMzIgZGltcz0tMQ==" } });
-    assert_eq!(house.post("/v2/repository/models/same/load", body).await.status, 200);
-    assert_eq!(house.version("same").await, "7");
+    assert_eq!(rig.post("/v2/repository/models/same/load", body).await.status, 200);
+    assert_eq!(rig.version("same").await, "7");
     // A reload of all models keeps the files that a client sent.
-    let reload = async || house.post("/v1/config/reload", Value::Null).await.status;
-    assert_eq!((reload().await, house.version("same").await.as_str()), (200, "7"));
-    house.load_with("same", &[("config", text())]).await.unwrap();
-    let most = async || house.http("GET /v2/models/same/config", &[], b"").await.json()["max_batch_size"].clone();
+    let reload = async || rig.post("/v1/config/reload", Value::Null).await.status;
+    assert_eq!((reload().await, rig.version("same").await.as_str()), (200, "7"));
+    rig.load_with("same", &[("config", text())]).await.unwrap();
+    let most = async || rig.http("GET /v2/models/same/config", &[], b"").await.json()["max_batch_size"].clone();
     assert_eq!((most().await, reload().await, most().await), (json!(8), 200, json!(8)));
-    house.write("same", SAME, 2, program);
-    assert_eq!((reload().await, house.version("same").await.as_str(), most().await), (201, "2", json!(8)));
-    fs_err::remove_dir_all(house.folder.path().join("same/2")).unwrap();
-    house.load("same").await.unwrap();
-    assert_eq!(house.version("same").await, "1");
-    house.unload("sent").await.unwrap();
-    let gone = house.client().await.model_infer(request("sent", "", &[1])).await.unwrap_err();
+    rig.write("same", SAME, 2, program);
+    assert_eq!((reload().await, rig.version("same").await.as_str(), most().await), (201, "2", json!(8)));
+    fs_err::remove_dir_all(rig.folder.path().join("same/2")).unwrap();
+    rig.load("same").await.unwrap();
+    assert_eq!(rig.version("same").await, "1");
+    rig.unload("sent").await.unwrap();
+    let gone = rig.client().await.model_infer(request("sent", "", &[1])).await.unwrap_err();
     assert_eq!(gone.code(), Code::NotFound);
 }
 
@@ -308,10 +308,10 @@ async fn a_load_request_may_contain_model_files_if_uploads_are_enabled() {
 async fn model_files_over_http_are_accepted_up_to_limits_request() {
     let limits = ServerLimits { request: Size(5 << 20), ..ServerLimits::default() };
     let folder = tempfile::tempdir().unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), limits, folder);
-    let directories = vec![house.folder.path().to_owned()];
-    house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
-    house.repository.take_uploads(5 << 20);
+    let rig = Rig::over(Arc::new(MockBackend::new()), limits, folder);
+    let directories = vec![rig.folder.path().to_owned()];
+    rig.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    rig.repository.take_uploads(5 << 20);
     let port = |name: &str| json!([{ "name": name, "data_type": "TYPE_INT32", "dims": [-1] }]);
     let config =
         json!({ "backend": "onnxruntime", "max_batch_size": 8, "input": port("INPUT"), "output": port("OUTPUT") });
@@ -320,11 +320,11 @@ async fn model_files_over_http_are_accepted_up_to_limits_request() {
         let program = "aWRlbnRpdHkgSU5UMzIgZGltcz0tMQ==";
         json!({ "parameters": { "config": config.to_string(), "file:7/model.onnx": program, "file:7/weights": weights } })
     };
-    assert_eq!(house.post("/v2/repository/models/sent/load", body(3 << 20)).await.status, 200);
-    assert_eq!((house.version("sent").await.as_str(), house.metrics.queued().get()), ("7", 0));
+    assert_eq!(rig.post("/v2/repository/models/sent/load", body(3 << 20)).await.status, 200);
+    assert_eq!((rig.version("sent").await.as_str(), rig.metrics.queued().get()), ("7", 0));
     let long = || json!({ "log_info": true, "more": " ".repeat(2 << 20) });
     for (path, body) in [("/v2/repository/models/sent/load", body(6 << 20)), ("/v2/logging", long())] {
-        let answer = house.post(path, body).await;
+        let answer = rig.post(path, body).await;
         assert_eq!((answer.status, &answer.json()["reason"]), (413, &"bad_input".into()), "{path} {}", answer.head);
     }
 }
@@ -332,10 +332,10 @@ async fn model_files_over_http_are_accepted_up_to_limits_request() {
 #[tokio::test]
 async fn a_compressed_load_request_counts_with_its_uncompressed_size() {
     let limits = ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() };
-    let house = House::over(Arc::new(MockBackend::new()), limits, tempfile::tempdir().unwrap());
-    let directories = vec![house.folder.path().to_owned()];
-    house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
-    house.repository.take_uploads(8 << 20);
+    let rig = Rig::over(Arc::new(MockBackend::new()), limits, tempfile::tempdir().unwrap());
+    let directories = vec![rig.folder.path().to_owned()];
+    rig.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    rig.repository.take_uploads(8 << 20);
     let parameter = |choice| ModelRepositoryParameter { parameter_choice: Some(choice) };
     let parameters = [
         ("config".to_owned(), parameter(ParameterChoice::StringParam("{}".to_owned()))),
@@ -346,10 +346,10 @@ async fn a_compressed_load_request_counts_with_its_uncompressed_size() {
         parameters: parameters.into(),
         ..Default::default()
     };
-    let mut client = house.client().await.send_compressed(CompressionEncoding::Gzip);
+    let mut client = rig.client().await.send_compressed(CompressionEncoding::Gzip);
     let refused = client.repository_model_load(request).await.unwrap_err();
     assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "queue_full", "{refused}");
-    assert_eq!(house.metrics.queued().get(), 0);
+    assert_eq!(rig.metrics.queued().get(), 0);
 }
 
 /// Resident memory of this process in bytes.
@@ -361,10 +361,10 @@ fn resident() -> u64 {
 
 #[tokio::test]
 async fn a_model_that_asks_for_too_much_is_refused_before_it_takes_memory() {
-    let house = house(ControlMode::Explicit);
-    house.write("sum", SUM, 1, "accumulate INT32");
-    house.load("sum").await.unwrap();
-    assert_eq!(house.sum(7, 5, &[START]).await.unwrap(), 5);
+    let rig = rig(ControlMode::Explicit);
+    rig.write("sum", SUM, 1, "accumulate INT32");
+    rig.load("sum").await.unwrap();
+    assert_eq!(rig.sum(7, 5, &[START]).await.unwrap(), 5);
     let before = resident();
     let config = |strategy: &str, instances: u32| {
         let state = r#"[{ "input_name": "INPUT_STATE", "output_name": "OUTPUT_STATE", "data_type": "TYPE_INT32", "dims": [1] }]"#;
@@ -389,27 +389,27 @@ async fn a_model_that_asks_for_too_much_is_refused_before_it_takes_memory() {
     ];
     for (strategy, instances, why) in cases {
         let load = json!({ "parameters": { "config": config(&strategy, instances) } });
-        let answer = house.post("/v2/repository/models/sum/load", load).await;
+        let answer = rig.post("/v2/repository/models/sum/load", load).await;
         let said = answer.json()["error"].as_str().unwrap().to_owned();
         assert_eq!(answer.status, 500, "{said}");
         assert!(said.contains(why), "{said}");
-        assert_eq!(house.http("GET /v2/health/live", &[], b"").await.status, 200);
+        assert_eq!(rig.http("GET /v2/health/live", &[], b"").await.status, 200);
     }
     let more = resident().saturating_sub(before) >> 20;
     println!("five refused loads took {more} MiB");
     assert!(more < 32, "{more} MiB more");
-    assert_eq!(house.sum(7, 1, &[]).await.unwrap(), 6, "what serves goes on");
+    assert_eq!(rig.sum(7, 1, &[]).await.unwrap(), 6, "what serves goes on");
     let load = json!({ "parameters": { "config": config(&oldest(64), 2) } });
-    assert_eq!(house.post("/v2/repository/models/sum/load", load).await.status, 200);
+    assert_eq!(rig.post("/v2/repository/models/sum/load", load).await.status, 200);
 }
 
 /// A server with two repositories: its own folder and `other`.
-fn house_of_two(mode: ControlMode) -> (House, tempfile::TempDir) {
+fn rig_of_two(mode: ControlMode) -> (Rig, tempfile::TempDir) {
     let other = tempfile::tempdir().unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), tempfile::tempdir().unwrap());
-    let directories = vec![house.folder.path().to_owned(), other.path().to_owned()];
-    house.repository.govern(RepositoryControl { mode, directories });
-    (house, other)
+    let rig = Rig::over(Arc::new(MockBackend::new()), ServerLimits::default(), tempfile::tempdir().unwrap());
+    let directories = vec![rig.folder.path().to_owned(), other.path().to_owned()];
+    rig.repository.govern(RepositoryControl { mode, directories });
+    (rig, other)
 }
 
 /// Whether an index row has Triton's reason for a name that is not unique.
@@ -419,71 +419,71 @@ fn is_repeated(index: &str) -> bool {
 
 #[tokio::test]
 async fn a_name_in_two_repositories_is_not_served_by_request_until_it_is_unique() {
-    let (house, other) = house_of_two(ControlMode::Explicit);
-    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    let (rig, other) = rig_of_two(ControlMode::Explicit);
+    rig.write("same", SAME, 1, "identity INT32 dims=-1");
     write(other.path(), "same", SAME, 2, "identity INT32 dims=-1");
-    assert!(is_repeated(&house.index(false).await), "{}", house.index(false).await);
-    let refused = house.load("same").await.unwrap_err();
+    assert!(is_repeated(&rig.index(false).await), "{}", rig.index(false).await);
+    let refused = rig.load("same").await.unwrap_err();
     let sentence = "failed to load 'same', failed to poll from model repository [not unique across all model repositories: found as ";
     assert!(refused.message().starts_with(sentence), "{refused}");
     assert_eq!(refused.code(), Code::Internal);
-    assert!(is_repeated(&house.index(false).await), "{}", house.index(false).await);
+    assert!(is_repeated(&rig.index(false).await), "{}", rig.index(false).await);
 
-    fs_err::remove_dir_all(house.folder.path().join("same")).unwrap();
-    house.load("same").await.unwrap();
-    assert_eq!(house.version("same").await, "2");
+    fs_err::remove_dir_all(rig.folder.path().join("same")).unwrap();
+    rig.load("same").await.unwrap();
+    assert_eq!(rig.version("same").await, "2");
 }
 
 #[tokio::test]
 async fn a_name_in_two_repositories_is_not_served_from_the_start_nor_after_a_poll() {
     for wanted in ["*", "same"] {
-        let (house, other) = house_of_two(ControlMode::Poll);
-        house.write("same", SAME, 1, "identity INT32 dims=-1");
+        let (rig, other) = rig_of_two(ControlMode::Poll);
+        rig.write("same", SAME, 1, "identity INT32 dims=-1");
         write(other.path(), "same", SAME, 2, "identity INT32 dims=-1");
         let blocking = async |work: fn(&sequor::model::Repository, &str)| {
-            let repository = house.repository.clone();
+            let repository = rig.repository.clone();
             tokio::task::spawn_blocking(move || work(&repository, wanted)).await.unwrap();
         };
         blocking(|repository, wanted| repository.load_wanted(&[wanted.to_owned()]).unwrap()).await;
-        assert!(is_repeated(&house.index(false).await), "{}", house.index(false).await);
-        assert!(!house.repository.ready());
+        assert!(is_repeated(&rig.index(false).await), "{}", rig.index(false).await);
+        assert!(!rig.repository.ready());
         blocking(|repository, _| repository.poll()).await;
-        assert!(is_repeated(&house.index(false).await), "{}", house.index(false).await);
+        assert!(is_repeated(&rig.index(false).await), "{}", rig.index(false).await);
 
         // The name becomes unique, and then not unique again.
         let away = other.path().join("same");
         let kept = tempfile::tempdir().unwrap();
         fs_err::rename(&away, kept.path().join("same")).unwrap();
         blocking(|repository, _| repository.poll()).await;
-        assert_eq!(house.index(false).await, "same/1 READY");
+        assert_eq!(rig.index(false).await, "same/1 READY");
         fs_err::rename(kept.path().join("same"), &away).unwrap();
         blocking(|repository, _| repository.poll()).await;
         let reason = "same/1 READY reload failed: model appears in two or more repositories [";
-        assert!(house.index(false).await.starts_with(reason), "{}", house.index(false).await);
-        assert_eq!(house.version("same").await, "1", "what serves goes on");
+        assert!(rig.index(false).await.starts_with(reason), "{}", rig.index(false).await);
+        assert_eq!(rig.version("same").await, "1", "what serves goes on");
         fs_err::remove_dir_all(&away).unwrap();
         blocking(|repository, _| repository.poll()).await;
-        assert_eq!(house.index(false).await, "same/1 READY");
+        assert_eq!(rig.index(false).await, "same/1 READY");
     }
 }
 
 #[tokio::test]
 async fn a_repository_that_is_named_twice_is_one() {
-    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), tempfile::tempdir().unwrap());
-    house.write("same", SAME, 1, "identity INT32 dims=-1");
-    let directories = vec![house.folder.path().to_owned(), house.folder.path().join(".")];
-    house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
-    assert_eq!(house.index(false).await, "same/");
-    house.load("same").await.unwrap();
-    assert_eq!(house.version("same").await, "1");
+    let rig = Rig::over(Arc::new(MockBackend::new()), ServerLimits::default(), tempfile::tempdir().unwrap());
+    rig.write("same", SAME, 1, "identity INT32 dims=-1");
+    let directories = vec![rig.folder.path().to_owned(), rig.folder.path().join(".")];
+    rig.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    assert_eq!(rig.index(false).await, "same/");
+    rig.load("same").await.unwrap();
+    assert_eq!(rig.version("same").await, "1");
 }
 
 #[tokio::test]
 async fn load_and_unload_requests_are_refused_without_explicit_control() {
     for mode in [ControlMode::None, ControlMode::Poll] {
-        let house = house(mode);
+        let rig = rig(mode);
         let text = "explicit model load / unload is not allowed if polling is enabled";
-        for refused in [house.load("sum").await.unwrap_err(), house.unload("sum").await.unwrap_err()] {
+        for refused in [rig.load("sum").await.unwrap_err(), rig.unload("sum").await.unwrap_err()] {
             assert_eq!(refused.code(), Code::Unavailable);
             assert!(refused.message().starts_with(text), "{}", refused.message());
         }
@@ -492,73 +492,73 @@ async fn load_and_unload_requests_are_refused_without_explicit_control() {
 
 #[tokio::test]
 async fn a_poll_follows_the_files() {
-    let house = house(ControlMode::Poll);
+    let rig = rig(ControlMode::Poll);
     let poll = async || {
-        let repository = house.repository.clone();
+        let repository = rig.repository.clone();
         tokio::task::spawn_blocking(move || repository.poll()).await.unwrap();
     };
     poll().await;
-    assert_eq!(house.index(false).await, "");
-    house.write("same", SAME, 1, "identity INT32 dims=-1");
+    assert_eq!(rig.index(false).await, "");
+    rig.write("same", SAME, 1, "identity INT32 dims=-1");
     poll().await;
-    assert_eq!((house.version("same").await.as_str(), house.repository.ready()), ("1", true));
-    house.write("same", SAME, 2, "identity INT32 dims=-1");
-    house.write("bad", SAME, 1, "nonsense");
+    assert_eq!((rig.version("same").await.as_str(), rig.repository.ready()), ("1", true));
+    rig.write("same", SAME, 2, "identity INT32 dims=-1");
+    rig.write("bad", SAME, 1, "nonsense");
     poll().await;
-    assert_eq!((house.version("same").await.as_str(), house.repository.ready()), ("2", false));
-    fs_err::remove_dir_all(house.folder.path().join("bad")).unwrap();
-    fs_err::remove_dir_all(house.folder.path().join("same")).unwrap();
+    assert_eq!((rig.version("same").await.as_str(), rig.repository.ready()), ("2", false));
+    fs_err::remove_dir_all(rig.folder.path().join("bad")).unwrap();
+    fs_err::remove_dir_all(rig.folder.path().join("same")).unwrap();
     poll().await;
-    let gone = house.client().await.model_infer(request("same", "", &[1])).await.unwrap_err();
+    let gone = rig.client().await.model_infer(request("same", "", &[1])).await.unwrap_err();
     assert_eq!(gone.message(), "Request for unknown model: 'same' has no available versions (it is not loaded)");
-    assert!(house.repository.ready());
+    assert!(rig.repository.ready());
 }
 
 #[tokio::test]
 async fn http_controls_the_same_repository() {
-    let house = house(ControlMode::Explicit);
-    house.write("same", SAME, 1, "identity INT32 dims=-1");
-    let index = async |body: Value| house.post("/v2/repository/index", body).await.json();
+    let rig = rig(ControlMode::Explicit);
+    rig.write("same", SAME, 1, "identity INT32 dims=-1");
+    let index = async |body: Value| rig.post("/v2/repository/index", body).await.json();
     assert_eq!(index(Value::Null).await, json!([{ "name": "same" }]));
-    let answer = house.post("/v2/repository/models/same/load", json!({ "parameters": {} })).await;
+    let answer = rig.post("/v2/repository/models/same/load", json!({ "parameters": {} })).await;
     assert_eq!((answer.status, answer.body.len()), (200, 0));
     let ready = json!([{ "name": "same", "version": "1", "state": "READY", "reason": "" }]);
     assert_eq!(index(json!({ "ready": true })).await, ready);
     let unload = json!({ "parameters": { "unload_dependents": false } });
-    assert_eq!(house.post("/v2/repository/models/same/unload", unload).await.status, 200);
+    assert_eq!(rig.post("/v2/repository/models/same/unload", unload).await.status, 200);
     assert_eq!(index(json!({ "ready": true })).await, json!([]));
-    let failed = house.post("/v2/repository/models/nope/load", Value::Null).await;
+    let failed = rig.post("/v2/repository/models/nope/load", Value::Null).await;
     assert_eq!((failed.status, &failed.json()["reason"]), (500, &json!("not_served")));
     assert!(failed.head.contains("sequor-reason: not_served"), "{}", failed.head);
-    assert_eq!(house.post("/v2/repository/mine/index", Value::Null).await.status, 501);
-    assert_eq!(house.post("/v2/repository/mine/models/same/load", Value::Null).await.status, 501);
+    assert_eq!(rig.post("/v2/repository/mine/index", Value::Null).await.status, 501);
+    assert_eq!(rig.post("/v2/repository/mine/models/same/load", Value::Null).await.status, 501);
     for body in [b"{".as_slice(), b"[true]"] {
-        assert_eq!(house.http("POST /v2/repository/index", &[], body).await.status, 400);
+        assert_eq!(rig.http("POST /v2/repository/index", &[], body).await.status, 400);
     }
 }
 
 #[tokio::test]
 async fn the_server_stops_with_live_retired_and_unloaded_models() {
-    let house = house(ControlMode::Explicit);
+    let rig = rig(ControlMode::Explicit);
     let config = SUM.replace("count: 1", "count: 3");
-    house.write("sum", &config, 1, "accumulate INT32");
-    house.load("sum").await.unwrap();
-    assert_eq!(house.sum(7, 40, &[START]).await.unwrap(), 40);
+    rig.write("sum", &config, 1, "accumulate INT32");
+    rig.load("sum").await.unwrap();
+    assert_eq!(rig.sum(7, 40, &[START]).await.unwrap(), 40);
     for version in 2..5 {
-        house.write("sum", &config, version, "accumulate INT32");
-        house.load("sum").await.unwrap();
+        rig.write("sum", &config, version, "accumulate INT32");
+        rig.load("sum").await.unwrap();
     }
-    house.write("same", SAME, 1, "identity INT32 dims=-1");
-    house.load("same").await.unwrap();
-    house.unload("same").await.unwrap();
+    rig.write("same", SAME, 1, "identity INT32 dims=-1");
+    rig.load("same").await.unwrap();
+    rig.unload("same").await.unwrap();
     // This returns only if all threads of all loads end.
-    house.drain().await;
+    rig.drain().await;
 }
 
 /// The recorded changes with their targets, newest first.
-async fn changes(house: &House) -> Vec<String> {
+async fn changes(rig: &Rig) -> Vec<String> {
     // The admin listener accepts only its own name as the host.
-    let mut stream = TcpStream::connect(house.addresses.admin.unwrap()).await.unwrap();
+    let mut stream = TcpStream::connect(rig.addresses.admin.unwrap()).await.unwrap();
     let request = "GET /admin/status.json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -570,20 +570,20 @@ async fn changes(house: &House) -> Vec<String> {
 
 #[tokio::test]
 async fn load_requests_of_clients_are_recorded_in_explicit_mode() {
-    let house = house(ControlMode::Explicit);
-    house.write("same", SAME, 1, "identity INT32 dims=-1");
-    house.load("same").await.unwrap();
-    assert!(house.load("nope").await.is_err());
-    assert_eq!(house.post("/v2/repository/models/same/unload", Value::Null).await.status, 200);
-    assert_eq!(house.post("/v2/repository/models/same/load", Value::Null).await.status, 200);
-    house.write("same", SAME, 2, "identity INT32 dims=-1");
-    assert_eq!(house.post("/v1/config/reload", Value::Null).await.status, 201);
-    assert_eq!(house.post("/v1/config/reload", Value::Null).await.status, 200);
+    let rig = rig(ControlMode::Explicit);
+    rig.write("same", SAME, 1, "identity INT32 dims=-1");
+    rig.load("same").await.unwrap();
+    assert!(rig.load("nope").await.is_err());
+    assert_eq!(rig.post("/v2/repository/models/same/unload", Value::Null).await.status, 200);
+    assert_eq!(rig.post("/v2/repository/models/same/load", Value::Null).await.status, 200);
+    rig.write("same", SAME, 2, "identity INT32 dims=-1");
+    assert_eq!(rig.post("/v1/config/reload", Value::Null).await.status, 201);
+    assert_eq!(rig.post("/v1/config/reload", Value::Null).await.status, 200);
     let want =
         ["model reload repository", "model load same", "model unload same", "model load nope", "model load same"];
-    assert_eq!(changes(&house).await, want);
+    assert_eq!(changes(&rig).await, want);
 
-    let house = self::house(ControlMode::None);
-    assert!(house.load("same").await.is_err());
-    assert!(changes(&house).await.is_empty(), "clients change nothing here");
+    let rig = self::rig(ControlMode::None);
+    assert!(rig.load("same").await.is_err());
+    assert!(changes(&rig).await.is_empty(), "clients change nothing here");
 }

@@ -10,7 +10,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_tungstenite::tungstenite::Message;
 use tonic::Request;
 
-use crate::house::{House, request};
+use crate::rig::{Rig, request};
 
 /// A model that returns its text unchanged.
 const TEXT: &str = r#"
@@ -21,8 +21,8 @@ const TEXT: &str = r#"
 "#;
 
 /// The counts of a model, each as `api code reason count`.
-fn counted(house: &House, model: &str) -> Vec<String> {
-    let text = house.metrics.encode();
+fn counted(rig: &Rig, model: &str) -> Vec<String> {
+    let text = rig.metrics.encode();
     let of = format!("sequor_requests_total{{model=\"{model}\",");
     let lines = text.lines().filter_map(|line| line.strip_prefix(&of));
     let mut counts: Vec<String> = lines
@@ -42,17 +42,17 @@ fn unsendable() -> (Value, Vec<u8>) {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_sent_counts_as_its_refusal() {
-    let house = House::with(ServerLimits::default(), &[("text", TEXT, "identity BYTES dims=1")]);
+    let rig = Rig::with(ServerLimits::default(), &[("text", TEXT, "identity BYTES dims=1")]);
     let (json, element) = unsendable();
     let json = json.to_string();
     let length = json.len().to_string();
     let body = [json.as_bytes(), &element].concat();
     let headers = [("inference-header-content-length", length.as_str())];
-    let answer = house.http("POST /v2/models/text/infer", &headers, &body).await;
+    let answer = rig.http("POST /v2/models/text/infer", &headers, &body).await;
     assert_eq!((answer.status, &answer.json()["reason"]), (400, &json!("answer_unsent")));
-    assert_eq!(counted(&house, "text"), ["kserve_http INVALID_ARGUMENT answer_unsent 1"]);
+    assert_eq!(counted(&rig, "text"), ["kserve_http INVALID_ARGUMENT answer_unsent 1"]);
 
-    let address = house.addresses.http.unwrap();
+    let address = rig.addresses.http.unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
     let url = format!("ws://{address}/v2/models/text/stream");
     let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await.unwrap();
@@ -60,34 +60,34 @@ async fn an_answer_that_cannot_be_sent_counts_as_its_refusal() {
     socket.send(Message::binary([&length[..], &body].concat())).await.unwrap();
     let said: Value = serde_json::from_str(socket.next().await.unwrap().unwrap().to_text().unwrap()).unwrap();
     assert_eq!((&said["reason"], &said["id"]), (&json!("answer_unsent"), &json!("x")));
-    house.until(|house| counted(house, "text") == ["kserve_http INVALID_ARGUMENT answer_unsent 2"]).await;
+    rig.until(|rig| counted(rig, "text") == ["kserve_http INVALID_ARGUMENT answer_unsent 2"]).await;
 
-    let answer = house.post("/v1/models/text:predict", json!({ "instances": [["good"]] })).await;
+    let answer = rig.post("/v1/models/text:predict", json!({ "instances": [["good"]] })).await;
     assert_eq!(answer.status, 200, "{}", answer.json());
-    assert_eq!(counted(&house, "text"), ["kserve_http INVALID_ARGUMENT answer_unsent 2", "tfs_http OK  1"]);
+    assert_eq!(counted(&rig, "text"), ["kserve_http INVALID_ARGUMENT answer_unsent 2", "tfs_http OK  1"]);
 }
 
 #[tokio::test]
 async fn a_client_that_has_gone_counts_as_cancelled() {
-    let (house, gate) = House::slow().await;
-    assert_eq!(counted(&house, "slow"), ["kserve_grpc OK  1"]);
+    let (rig, gate) = Rig::slow().await;
+    assert_eq!(counted(&rig, "slow"), ["kserve_grpc OK  1"]);
     gate.close();
     let body =
         json!({ "inputs": [{ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] }] }).to_string();
     let head = format!("POST /v2/models/slow/infer HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
-    let mut caller = TcpStream::connect(house.addresses.http.unwrap()).await.unwrap();
+    let mut caller = TcpStream::connect(rig.addresses.http.unwrap()).await.unwrap();
     caller.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await.unwrap();
     let (sender, receiver) = mpsc::channel(4);
-    let mut client = house.client().await;
+    let mut client = rig.client().await;
     let replies = client.model_stream_infer(Request::new(ReceiverStream::new(receiver))).await.unwrap();
     for n in [2, 3] {
         sender.send(request("slow", "", &vec![1; n])).await.unwrap();
     }
-    house.until(|house| house.metrics.in_flight().get() == 3).await;
+    rig.until(|rig| rig.metrics.in_flight().get() == 3).await;
     drop((caller, replies, sender, client));
     let gone = ["kserve_grpc CANCELLED cancelled 2", "kserve_grpc OK  1", "kserve_http CANCELLED cancelled 1"];
-    house.until(|house| counted(house, "slow") == gone).await;
+    rig.until(|rig| counted(rig, "slow") == gone).await;
     gate.open();
-    house.until(|house| house.metrics.in_flight().get() == 0).await;
-    assert_eq!(counted(&house, "slow"), gone, "each is counted once");
+    rig.until(|rig| rig.metrics.in_flight().get() == 0).await;
+    assert_eq!(counted(&rig, "slow"), gone, "each is counted once");
 }

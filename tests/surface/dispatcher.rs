@@ -15,7 +15,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 
-use crate::house::{Answer, House, exchange, request};
+use crate::rig::{Answer, Rig, exchange, request};
 
 /// Refuses every request, and records what it saw.
 #[derive(Debug, Default)]
@@ -28,10 +28,10 @@ impl Check for Refuse {
     }
 }
 
-fn refusing() -> (House, Arc<Refuse>) {
+fn refusing() -> (Rig, Arc<Refuse>) {
     let refuse = Arc::new(Refuse::default());
     let options = ServerOptions { checks: vec![Arc::<Refuse>::clone(&refuse)], ..ServerOptions::default() };
-    (House::served(options), refuse)
+    (Rig::served(options), refuse)
 }
 
 fn is_refused<T: std::fmt::Debug>(answer: Result<T, tonic::Status>) {
@@ -46,8 +46,8 @@ async fn channel(address: std::net::SocketAddr) -> Channel {
 
 #[tokio::test]
 async fn a_check_holds_for_every_grpc_call_of_every_listener() {
-    let (house, refuse) = refusing();
-    let [http, grpc, metrics, admin] = house.all_addresses();
+    let (rig, refuse) = refusing();
+    let [http, grpc, metrics, admin] = rig.all_addresses();
     for address in [http, grpc, metrics, admin] {
         let channel = channel(address).await;
         let mut kserve = GrpcInferenceServiceClient::new(channel.clone());
@@ -65,7 +65,7 @@ async fn a_check_holds_for_every_grpc_call_of_every_listener() {
 
 #[tokio::test]
 async fn a_check_holds_for_every_path_over_http_and_for_websockets() {
-    let (house, refuse) = refusing();
+    let (rig, refuse) = refusing();
     let paths = [
         "GET /v2",
         "GET /v2/health/live",
@@ -84,7 +84,7 @@ async fn a_check_holds_for_every_path_over_http_and_for_websockets() {
         "OPTIONS /v2",
         "POST /inference.GRPCInferenceService/ModelInfer",
     ];
-    for address in house.all_addresses() {
+    for address in rig.all_addresses() {
         for path in paths {
             let Answer { status, body, .. } = exchange(address, path, &[], b"").await;
             assert_eq!(
@@ -103,11 +103,11 @@ async fn a_check_holds_for_every_path_over_http_and_for_websockets() {
 
 #[tokio::test]
 async fn a_check_sees_caller_trace_parent_and_deadline() {
-    let (house, refuse) = refusing();
+    let (rig, refuse) = refusing();
     let mut call = tonic::Request::new(request("same", "", &[1]));
     call.metadata_mut().insert("traceparent", "00-1-2-01".parse().unwrap());
     call.set_timeout(std::time::Duration::from_secs(7));
-    is_refused(house.client().await.model_infer(call).await);
+    is_refused(rig.client().await.model_infer(call).await);
     let seen = refuse.0.lock();
     let (path, RequestContext { caller, trace_parent, deadline, .. }) = &seen[0];
     assert_eq!(path, "/inference.GRPCInferenceService/ModelInfer");

@@ -14,7 +14,7 @@ use sequor_proto::{InferTensorContents, ModelInferRequest};
 use serde_json::json;
 use tonic::{Code, Request};
 
-use crate::house::{House, SAME, parameter, request, write};
+use crate::rig::{Rig, SAME, parameter, request, write};
 
 const SCORES: &str = r#"
     backend: "onnxruntime" max_batch_size: 8
@@ -23,19 +23,19 @@ const SCORES: &str = r#"
     instance_group [ { kind: KIND_CPU count: 1 } ]
 "#;
 
-fn scores_house() -> House {
+fn scores_rig() -> Rig {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "scores", SCORES, 1, "identity FP32 dims=3");
     fs_err::write(folder.path().join("scores/labels.txt"), "cat\ndog\nbird\n").unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
-    house.repository.load_all(house.folder.path()).unwrap();
-    assert!(house.repository.ready(), "{:?}", house.repository.statuses());
-    house
+    let rig = Rig::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
+    rig.repository.load_all(rig.folder.path()).unwrap();
+    assert!(rig.repository.ready(), "{:?}", rig.repository.statuses());
+    rig
 }
 
 #[tokio::test]
 async fn a_classification_names_the_highest_classes() {
-    let house = scores_house();
+    let rig = scores_rig();
     let mut asked = request("scores", "", &[0, 0, 0]);
     asked.inputs[0].datatype = "FP32".to_owned();
     asked.raw_input_contents =
@@ -43,7 +43,7 @@ async fn a_classification_names_the_highest_classes() {
     let count = parameter(ParameterChoice::Int64Param(2));
     let parameters = [("classification".to_owned(), count)].into();
     asked.outputs = vec![InferRequestedOutputTensor { name: "OUTPUT".to_owned(), parameters }];
-    let answer = house.client().await.model_infer(asked).await.unwrap().into_inner();
+    let answer = rig.client().await.model_infer(asked).await.unwrap().into_inner();
     let output = &answer.outputs[0];
     assert_eq!((output.datatype.as_str(), output.shape.as_slice()), ("BYTES", [1, 2].as_slice()));
     let want = ["0.500000:1:dog", "0.250000:0:cat"];
@@ -55,13 +55,13 @@ async fn a_classification_names_the_highest_classes() {
         "inputs": [{ "name": "INPUT", "shape": [2, 3], "datatype": "FP32", "data": [0.25, 0.5, 0.125, 3, 1, 2] }],
         "outputs": [{ "name": "OUTPUT", "parameters": { "classification": 1 } }],
     });
-    let answer = house.post("/v2/models/scores/infer", body.clone()).await.json();
+    let answer = rig.post("/v2/models/scores/infer", body.clone()).await.json();
     let output = &answer["outputs"][0];
     assert_eq!((&output["datatype"], &output["shape"]), (&json!("BYTES"), &json!([2, 1])));
     assert_eq!(output["data"], json!(["0.500000:1:dog", "3.000000:0:cat"]));
     let mut wrong = body;
     wrong["outputs"][0]["parameters"]["classification"] = json!(0);
-    assert_eq!(house.post("/v2/models/scores/infer", wrong).await.status, 400);
+    assert_eq!(rig.post("/v2/models/scores/infer", wrong).await.status, 400);
 }
 
 fn typed() -> ModelInferRequest {
@@ -73,8 +73,8 @@ fn typed() -> ModelInferRequest {
 
 #[tokio::test]
 async fn a_client_that_sends_typed_contents_may_request_typed_contents() {
-    let house = House::new();
-    let mut client = house.client().await;
+    let rig = Rig::new();
+    let mut client = rig.client().await;
     let raw = client.model_infer(typed()).await.unwrap().into_inner();
     assert_eq!((raw.outputs[0].contents.clone(), raw.raw_output_contents.len()), (None, 1));
     let mut by_parameter = typed();
@@ -94,7 +94,7 @@ async fn a_client_that_sends_typed_contents_may_request_typed_contents() {
 
 #[tokio::test]
 async fn bodies_are_packed_both_ways() {
-    let house = House::new();
+    let rig = Rig::new();
     let numbers: Vec<i32> = (0..2000).collect();
     let input = json!({ "name": "INPUT", "shape": [1, 2000], "datatype": "INT32", "data": numbers });
     let body = json!({ "inputs": [input] }).to_string();
@@ -102,10 +102,10 @@ async fn bodies_are_packed_both_ways() {
     gzip.write_all(body.as_bytes()).unwrap();
     let mut deflate = ZlibEncoder::new(Vec::new(), Compression::fast());
     deflate.write_all(body.as_bytes()).unwrap();
-    let plain = house.http("POST /v2/models/same/infer", &[], body.as_bytes()).await;
+    let plain = rig.http("POST /v2/models/same/infer", &[], body.as_bytes()).await;
     for (name, packed) in [("gzip", gzip.finish().unwrap()), ("deflate", deflate.finish().unwrap())] {
         let headers = [("content-encoding", name), ("accept-encoding", name)];
-        let answer = house.http("POST /v2/models/same/infer", &headers, &packed).await;
+        let answer = rig.http("POST /v2/models/same/infer", &headers, &packed).await;
         assert_eq!(answer.status, 200);
         assert!(answer.head.contains(&format!("content-encoding: {name}")), "{}", answer.head);
         let mut unpacked = Vec::new();
@@ -116,14 +116,14 @@ async fn bodies_are_packed_both_ways() {
         assert_eq!(unpacked, plain.body);
         assert!(answer.body.len() < plain.body.len());
     }
-    let odd = house.http("POST /v2/models/same/infer", &[("content-encoding", "br")], b"x").await;
+    let odd = rig.http("POST /v2/models/same/infer", &[("content-encoding", "br")], b"x").await;
     assert_eq!(odd.status, 501);
 }
 
 #[tokio::test]
 async fn a_binary_body_without_a_json_header_is_the_only_input() {
-    let house = House::new();
-    let answer = house
+    let rig = Rig::new();
+    let answer = rig
         .http("POST /v2/models/same/infer", &[("inference-header-content-length", "0")], &[1, 0, 0, 0, 2, 0, 0, 0])
         .await;
     let length: usize =
@@ -131,30 +131,30 @@ async fn a_binary_body_without_a_json_header_is_the_only_input() {
     let said: serde_json::Value = serde_json::from_slice(&answer.body[..length]).unwrap();
     assert_eq!((answer.status, &said["outputs"][0]["shape"]), (200, &json!([1, 2])));
     assert_eq!(answer.body[length..], [1, 0, 0, 0, 2, 0, 0, 0]);
-    let odd = house.http("POST /v2/models/same/infer", &[("inference-header-content-length", "0")], &[1]).await;
+    let odd = rig.http("POST /v2/models/same/infer", &[("inference-header-content-length", "0")], &[1]).await;
     assert_eq!(odd.status, 400);
 }
 
 #[tokio::test]
 async fn health_probes_answer_and_request_ids_are_returned() {
-    let house = House::with(ServerLimits::default(), &[]);
+    let rig = Rig::with(ServerLimits::default(), &[]);
     for path in ["/livez", "/healthz", "/readyz"] {
-        assert_eq!(house.http(&format!("GET {path}"), &[], b"").await.status, 200, "{path}");
+        assert_eq!(rig.http(&format!("GET {path}"), &[], b"").await.status, 200, "{path}");
     }
-    write(house.folder.path(), "bad", SAME, 1, "nonsense");
-    house.repository.load(&house.folder.path().join("bad"));
-    assert_eq!(house.http("GET /readyz", &[], b"").await.status, 503);
+    write(rig.folder.path(), "bad", SAME, 1, "nonsense");
+    rig.repository.load(&rig.folder.path().join("bad"));
+    assert_eq!(rig.http("GET /readyz", &[], b"").await.status, 503);
     let marks = [("x-request-id", "r-77"), ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")];
     for request in ["GET /v2", "POST /v2/models/nope/infer"] {
-        let head = house.http(request, &marks, b"").await.head;
+        let head = rig.http(request, &marks, b"").await.head;
         assert!(marks.iter().all(|(key, value)| head.contains(&format!("{key}: {value}"))), "{head}");
     }
-    let mut asked = Request::new(crate::house::request("same", "", &[1]));
+    let mut asked = Request::new(crate::rig::request("same", "", &[1]));
     asked.metadata_mut().insert("x-request-id", "r-78".parse().unwrap());
-    let answer = house.client().await.model_infer(asked).await.unwrap();
+    let answer = rig.client().await.model_infer(asked).await.unwrap();
     assert_eq!(answer.metadata().get("x-request-id").unwrap(), "r-78");
-    let extensions = house.get("/v2").await["extensions"].clone();
+    let extensions = rig.get("/v2").await["extensions"].clone();
     assert!(!extensions.as_array().unwrap().contains(&json!("trace")), "{extensions}");
-    let unknown = house.client().await.model_infer(request("nope", "", &[1])).await.unwrap_err();
+    let unknown = rig.client().await.model_infer(request("nope", "", &[1])).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
 }

@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tonic::Request;
 use tonic::metadata::MetadataValue;
 
-use crate::house::{House, SAME, request, write};
+use crate::rig::{Rig, SAME, request, write};
 use crate::tfs::calls;
 
 /// The key of each request that a scheduler saw, in order.
@@ -84,18 +84,18 @@ const NAMED: &str = r#"
 "#;
 
 /// A server whose model `zoned` has a scheduler that records zones.
-fn house() -> (House, Seen) {
-    house_with(&Deadlines::default())
+fn rig() -> (Rig, Seen) {
+    rig_with(&Deadlines::default())
 }
 
-fn house_with(deadlines: &Deadlines) -> (House, Seen) {
+fn rig_with(deadlines: &Deadlines) -> (Rig, Seen) {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "zoned", SAME, 1, "identity INT32 dims=-1");
     fs_err::write(folder.path().join("zoned/sequor.toml"), NAMED).unwrap();
     let plugins = folder.path().join("plugins");
     fs_err::create_dir(&plugins).unwrap();
     fs_err::write(plugins.join("looks.wasm"), "looks").unwrap();
-    let house = House::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
+    let rig = Rig::over(Arc::new(MockBackend::new()), ServerLimits::default(), folder);
     let seen = Seen::default();
     let hooks = Hooks { plan: true, columns: sequor_core::policy::columns::ALL, ..Hooks::default() };
     let manifest = Manifest {
@@ -107,18 +107,18 @@ fn house_with(deadlines: &Deadlines) -> (House, Seen) {
     };
     let looks: Arc<dyn Source> = Arc::new(Looks(manifest, Arc::clone(&seen), Arc::clone(deadlines)));
     let rules = PluginRules { dir: Some(plugins), time: Duration::from_secs(60), ..PluginRules::default() };
-    house.repository.run_plugins(rules, Box::new(move |_, _| Ok(Arc::clone(&looks)))).unwrap();
-    house.repository.load(&house.folder.path().join("zoned"));
-    assert!(house.repository.ready(), "{:?}", house.repository.statuses());
-    (house, seen)
+    rig.repository.run_plugins(rules, Box::new(move |_, _| Ok(Arc::clone(&looks)))).unwrap();
+    rig.repository.load(&rig.folder.path().join("zoned"));
+    assert!(rig.repository.ready(), "{:?}", rig.repository.statuses());
+    (rig, seen)
 }
 
 /// The deadline comes from the parameter `timeout`, otherwise from the gRPC call.
 #[tokio::test]
 async fn a_scheduler_sees_the_deadline_of_the_parameter_or_of_grpc() {
     let deadlines = Deadlines::default();
-    let (house, _) = house_with(&deadlines);
-    let mut client = house.client().await;
+    let (rig, _) = rig_with(&deadlines);
+    let mut client = rig.client().await;
     for (parameter, own) in [(None, None), (Some(5_000_000), Some(20)), (None, Some(20))] {
         let mut message = request("zoned", "", &[1]);
         if let Some(micros) = parameter {
@@ -141,8 +141,8 @@ async fn a_scheduler_sees_the_deadline_of_the_parameter_or_of_grpc() {
 #[tokio::test]
 async fn a_scheduler_sees_the_deadline_of_a_stream() {
     let deadlines = Deadlines::default();
-    let (house, _) = house_with(&deadlines);
-    let mut client = house.client().await;
+    let (rig, _) = rig_with(&deadlines);
+    let mut client = rig.client().await;
     // One request at a time, because a request that waits for a run may be shown twice.
     let (send, requests) = tokio::sync::mpsc::channel(1);
     let mut stream = Request::new(tokio_stream::wrappers::ReceiverStream::new(requests));
@@ -161,8 +161,8 @@ async fn a_scheduler_sees_the_deadline_of_a_stream() {
 }
 
 /// The zones that were seen since the last call.
-fn zones(house: &House, seen: &Seen) -> Vec<String> {
-    let texts = house.repository.registry().unwrap().texts();
+fn zones(rig: &Rig, seen: &Seen) -> Vec<String> {
+    let texts = rig.repository.registry().unwrap().texts();
     let keys = std::mem::take(&mut *seen.lock());
     keys.into_iter().map(|key| texts.text(key).unwrap().to_string()).collect()
 }
@@ -173,14 +173,14 @@ fn body() -> Value {
 
 #[tokio::test]
 async fn a_scheduler_sees_the_header_of_each_request() {
-    let (house, seen) = house();
+    let (rig, seen) = rig();
     let body = body().to_string();
     for headers in [&[("x-zone", "eu")][..], &[("X-ZONE", "us"), ("x-other", "eu")], &[]] {
-        let answer = house.http("POST /v2/models/zoned/infer", headers, body.as_bytes()).await;
+        let answer = rig.http("POST /v2/models/zoned/infer", headers, body.as_bytes()).await;
         assert_eq!(answer.status, 200);
     }
-    assert_eq!(zones(&house, &seen), ["eu", "us", "nowhere"]);
-    let mut client = house.client().await;
+    assert_eq!(zones(&rig, &seen), ["eu", "us", "nowhere"]);
+    let mut client = rig.client().await;
     for zone in [Some("asia"), None] {
         let mut request = Request::new(request("zoned", "", &[1]));
         if let Some(zone) = zone {
@@ -188,19 +188,19 @@ async fn a_scheduler_sees_the_header_of_each_request() {
         }
         client.model_infer(request).await.unwrap();
     }
-    assert_eq!(zones(&house, &seen), ["asia", "nowhere"]);
+    assert_eq!(zones(&rig, &seen), ["asia", "nowhere"]);
 }
 
 #[tokio::test]
 async fn a_scheduler_sees_the_header_of_each_tensorflow_serving_request() {
-    let (house, seen) = house();
+    let (rig, seen) = rig();
     let body = json!({ "inputs": { "INPUT": [[1]] } }).to_string();
     for headers in [&[("x-zone", "eu")][..], &[]] {
-        let answer = house.http("POST /v1/models/zoned:predict", headers, body.as_bytes()).await;
+        let answer = rig.http("POST /v1/models/zoned:predict", headers, body.as_bytes()).await;
         assert_eq!(answer.status, 200, "{}", answer.json());
     }
-    assert_eq!(zones(&house, &seen), ["eu", "nowhere"]);
-    let mut client = calls::client(&house).await;
+    assert_eq!(zones(&rig, &seen), ["eu", "nowhere"]);
+    let mut client = calls::client(&rig).await;
     for zone in [Some("asia"), None] {
         let mut request = Request::new(calls::request("zoned", &[("INPUT", calls::number(1))]));
         if let Some(zone) = zone {
@@ -208,13 +208,13 @@ async fn a_scheduler_sees_the_header_of_each_tensorflow_serving_request() {
         }
         client.predict(request).await.unwrap();
     }
-    assert_eq!(zones(&house, &seen), ["asia", "nowhere"]);
+    assert_eq!(zones(&rig, &seen), ["asia", "nowhere"]);
 }
 
 #[tokio::test]
 async fn a_scheduler_sees_the_header_that_opened_the_stream_for_each_request() {
-    let (house, seen) = house();
-    let mut client = house.client().await;
+    let (rig, seen) = rig();
+    let mut client = rig.client().await;
     let mut streams = Vec::new();
     for zone in ["eu", "us", ""] {
         let (sender, receiver) = tokio::sync::mpsc::channel::<ModelInferRequest>(8);
@@ -231,14 +231,14 @@ async fn a_scheduler_sees_the_header_that_opened_the_stream_for_each_request() {
             let reply = replies.next().await.unwrap().unwrap();
             assert!(reply.error_message.is_empty(), "{}", reply.error_message);
         }
-        assert_eq!(zones(&house, &seen), ["eu", "us", "nowhere"]);
+        assert_eq!(zones(&rig, &seen), ["eu", "us", "nowhere"]);
     }
 }
 
 #[tokio::test]
 async fn a_scheduler_sees_the_header_that_opened_the_websocket_for_each_request() {
-    let (house, seen) = house();
-    let address = house.addresses.http.unwrap();
+    let (rig, seen) = rig();
+    let address = rig.addresses.http.unwrap();
     for zone in [Some("eu"), None] {
         let mut opening = format!("ws://{address}/v2/models/zoned/stream").into_client_request().unwrap();
         if let Some(zone) = zone {
@@ -250,7 +250,7 @@ async fn a_scheduler_sees_the_header_that_opened_the_websocket_for_each_request(
             socket.send(Message::text(body().to_string())).await.unwrap();
             let answer = socket.next().await.unwrap().unwrap();
             assert!(answer.to_text().unwrap().contains("outputs"), "{answer}");
-            assert_eq!(zones(&house, &seen), [zone.unwrap_or("nowhere")]);
+            assert_eq!(zones(&rig, &seen), [zone.unwrap_or("nowhere")]);
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Error, http};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 
-use crate::house::{House, START, exchange, step};
+use crate::rig::{Rig, START, exchange, step};
 
 fn keys(path: &Path, keyed: KeyedGroups) -> Option<ClientKeys> {
     Some(ClientKeys { keys: ApiKeys::open(path).unwrap(), keyed })
@@ -26,8 +26,8 @@ fn file(text: &str) -> NamedTempFile {
     file
 }
 
-fn house(file: &NamedTempFile, keyed: KeyedGroups) -> House {
-    House::served(ServerOptions { client_keys: keys(file.path(), keyed), ..ServerOptions::default() })
+fn rig(file: &NamedTempFile, keyed: KeyedGroups) -> Rig {
+    Rig::served(ServerOptions { client_keys: keys(file.path(), keyed), ..ServerOptions::default() })
 }
 
 async fn channel(address: SocketAddr) -> Channel {
@@ -86,8 +86,8 @@ const PATHS: [(bool, &str); 15] = [
 #[tokio::test]
 async fn all_but_health_needs_a_key_over_both_protocols_of_both_ports() {
     let file = file("anna:s3cret");
-    let house = house(&file, KeyedGroups::AllButHealth);
-    for address in &house.all_addresses()[..2] {
+    let rig = rig(&file, KeyedGroups::AllButHealth);
+    for address in &rig.all_addresses()[..2] {
         let channel = channel(*address).await;
         for (needs, path) in CALLS {
             assert_eq!(needs_key(&channel, path, None).await, needs, "{path}");
@@ -109,15 +109,15 @@ async fn all_but_health_needs_a_key_over_both_protocols_of_both_ports() {
             }
         }
     }
-    let [.., metrics, _] = house.all_addresses();
+    let [.., metrics, _] = rig.all_addresses();
     assert_eq!(exchange(metrics, "GET /metrics", &[], b"").await.status, 200, "scrapes need no key");
 }
 
 #[tokio::test]
 async fn a_websocket_shows_its_key_when_it_opens() {
     let file = file("anna:s3cret");
-    let house = house(&file, KeyedGroups::AllButHealth);
-    let address = house.addresses.http.unwrap();
+    let rig = rig(&file, KeyedGroups::AllButHealth);
+    let address = rig.addresses.http.unwrap();
     let open = async |key: Option<&'static str>| {
         let mut request = format!("ws://{address}/v2/models/same/stream").into_client_request().unwrap();
         request
@@ -135,8 +135,8 @@ async fn a_websocket_shows_its_key_when_it_opens() {
 async fn only_the_groups_that_are_named_need_a_key() {
     let file = file("anna:s3cret");
     let keyed = KeyedGroups::Only(vec![ApiGroup::ModelRepository, ApiGroup::Logging]);
-    let house = house(&file, keyed);
-    let grpc = channel(house.addresses.grpc.unwrap()).await;
+    let rig = rig(&file, keyed);
+    let grpc = channel(rig.addresses.grpc.unwrap()).await;
     for (_, path) in CALLS {
         assert_eq!(needs_key(&grpc, path, None).await, path.ends_with("/RepositoryIndex"), "{path}");
     }
@@ -144,17 +144,17 @@ async fn only_the_groups_that_are_named_need_a_key() {
         let needs = path.ends_with("/index") || path.ends_with("/logging");
         // A key that the server does not know may be meant for a proxy.
         for header in [&[][..], &[("authorization", "Bearer of a proxy")]] {
-            assert_eq!(house.http(path, header, b"{}").await.status == 401, needs, "{path}");
+            assert_eq!(rig.http(path, header, b"{}").await.status == 401, needs, "{path}");
         }
-        assert_ne!(house.http(path, &[("sequor-key", "s3cret")], b"{}").await.status, 401, "{path}");
+        assert_ne!(rig.http(path, &[("sequor-key", "s3cret")], b"{}").await.status, 401, "{path}");
     }
 }
 
 #[tokio::test]
 async fn a_changed_file_of_keys_counts_from_the_next_request() {
     let file = file("anna:first");
-    let house = house(&file, KeyedGroups::AllButHealth);
-    let status = async |key: &str| house.http("GET /v2", &[("sequor-key", key)], b"").await.status;
+    let rig = rig(&file, KeyedGroups::AllButHealth);
+    let status = async |key: &str| rig.http("GET /v2", &[("sequor-key", key)], b"").await.status;
     assert_eq!((status("first").await, status("the second").await), (200, 401));
     fs_err::write(file.path(), "anna:the second").unwrap();
     assert_eq!((status("first").await, status("the second").await), (401, 200));
@@ -165,8 +165,8 @@ async fn requests_with_one_key_count_as_one_client() {
     let file = file("anna:one\nbert:two");
     let limits = ServerLimits { sequences_per_peer: Some(1), ..ServerLimits::default() };
     let client_keys = keys(file.path(), KeyedGroups::AllButHealth);
-    let house = House::served(ServerOptions { limits, client_keys, ..ServerOptions::default() });
-    let mut client = house.client().await;
+    let rig = Rig::served(ServerOptions { limits, client_keys, ..ServerOptions::default() });
+    let mut client = rig.client().await;
     let mut start = async |key: &'static str, id: i64| {
         let mut request = tonic::Request::new(step(id, "", 1, &[START]));
         request.metadata_mut().insert("sequor-key", key.parse().unwrap());

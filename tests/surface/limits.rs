@@ -14,17 +14,17 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tonic::{Code, Response, Status};
 
-use crate::house::{END, House, START, SUM, parameter, request, step, values, write};
+use crate::rig::{END, Rig, START, SUM, parameter, request, step, values, write};
 
 /// The limit on queued bytes, and the size of a large request.
 const LIMIT: u64 = 1 << 20;
 const LARGE: usize = 300 << 10;
 
 /// A server with a model whose requests wait for seven others, which never arrive.
-fn house() -> House {
+fn rig() -> Rig {
     let batching = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 600000000 }";
-    let waits = ("waits", &*format!("{}{batching}", crate::house::SAME), "identity INT32 dims=-1");
-    House::with(ServerLimits { queued: Size(LIMIT), ..ServerLimits::default() }, &[waits])
+    let waits = ("waits", &*format!("{}{batching}", crate::rig::SAME), "identity INT32 dims=-1");
+    Rig::with(ServerLimits { queued: Size(LIMIT), ..ServerLimits::default() }, &[waits])
 }
 
 fn large() -> Vec<i32> {
@@ -32,23 +32,23 @@ fn large() -> Vec<i32> {
 }
 
 /// Sends large requests that wait; `count` of them.
-async fn waiting(house: &House, count: usize) -> Vec<JoinHandle<Result<Response<ModelInferResponse>, Status>>> {
+async fn waiting(rig: &Rig, count: usize) -> Vec<JoinHandle<Result<Response<ModelInferResponse>, Status>>> {
     let mut waiting = Vec::new();
     for n in 1..=count {
-        let mut client = house.client().await;
+        let mut client = rig.client().await;
         waiting.push(tokio::spawn(async move { client.model_infer(request("waits", "", &large())).await }));
-        house.until(|house| house.metrics.queued().get() == (n * LARGE) as i64).await;
+        rig.until(|rig| rig.metrics.queued().get() == (n * LARGE) as i64).await;
     }
     waiting
 }
 
 #[tokio::test]
 async fn queued_bytes_are_limited_and_a_refused_request_may_be_retried() {
-    let house = house();
-    let mut client = house.client().await;
+    let rig = rig();
+    let mut client = rig.client().await;
     let started = client.model_infer(step(7, "", 40, &[START])).await.unwrap();
     assert_eq!(values(started.get_ref()), [40]);
-    let waiting = waiting(&house, 3).await;
+    let waiting = waiting(&rig, 3).await;
 
     let refused = client.model_infer(request("same", "late", &large())).await.unwrap_err();
     let text = "queued request bytes 900 KiB of 1 MiB (limits.queued); this request needs ";
@@ -56,16 +56,16 @@ async fn queued_bytes_are_limited_and_a_refused_request_may_be_retried() {
     let said = |key: &str| refused.metadata().get(key).map(|value| value.to_str().unwrap());
     assert_eq!((said("sequor-reason"), said("grpc-retry-pushback-ms")), (Some("queue_full"), Some("1000")));
     let input = json!({ "name": "INPUT", "shape": [1, LARGE / 4], "datatype": "INT32", "data": large() });
-    let refused = house.post("/v2/models/same/infer", json!({ "inputs": [input] })).await;
+    let refused = rig.post("/v2/models/same/infer", json!({ "inputs": [input] })).await;
     assert_eq!((refused.status, &refused.json()["reason"]), (503, &json!("queue_full")));
     assert!(refused.head.contains("retry-after: 1\r\n"), "{}", refused.head);
     // A small request fits, and does not count any more once it is answered.
     assert_eq!(values(client.model_infer(step(7, "", 2, &[])).await.unwrap().get_ref()), [42]);
-    assert_eq!(house.metrics.queued().get(), 3 * LARGE as i64);
+    assert_eq!(rig.metrics.queued().get(), 3 * LARGE as i64);
 
     // A client that gives up frees its share.
     waiting.iter().for_each(JoinHandle::abort);
-    house.until(|house| house.metrics.queued().get() == 0).await;
+    rig.until(|rig| rig.metrics.queued().get() == 0).await;
     let answer = client.model_infer(request("same", "late", &large())).await.unwrap();
     assert_eq!(values(answer.get_ref()).len(), LARGE / 4);
 }
@@ -75,24 +75,23 @@ async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
     const TIMEOUT: Duration = Duration::from_millis(20);
     let (clock, folder) = (Clock::manual(), tempfile::tempdir().unwrap());
     write(folder.path(), "kept", SUM, 1, "accumulate INT32");
-    let house = House::timed(Arc::new(MockBackend::new()), ServerLimits::default(), clock.clone(), folder);
-    house.repository.load_all(house.folder.path()).unwrap();
+    let rig = Rig::timed(Arc::new(MockBackend::new()), ServerLimits::default(), clock.clone(), folder);
+    rig.repository.load_all(rig.folder.path()).unwrap();
     // Waits until the sequence has `count` requests in its queue.
     let queued = async |id: i64, count: u32| {
         let id = Id::Int(id.cast_unsigned());
-        house
-            .until(|house| {
-                let live = house.repository.live_sequences("kept").unwrap();
-                live.iter().any(|live| live.id == id && live.queued == count)
-            })
-            .await;
+        rig.until(|rig| {
+            let live = rig.repository.live_sequences("kept").unwrap();
+            live.iter().any(|live| live.id == id && live.queued == count)
+        })
+        .await;
     };
     let run_out = async |id: i64, count: u32| {
         queued(id, count).await;
         clock.advance(TIMEOUT);
     };
     let step = |id, flags: &[&str]| ModelInferRequest { model_name: "kept".to_owned(), ..step(id, "", 1, flags) };
-    let mut client = house.client().await;
+    let mut client = rig.client().await;
     for id in 1..=4 {
         client.model_infer(step(id, &[START])).await.unwrap();
     }
@@ -104,7 +103,7 @@ async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
     };
     // The next step is refused with the START, and only the START may be retried.
     let start = {
-        let mut client = house.client().await;
+        let mut client = rig.client().await;
         let late = late();
         tokio::spawn(async move { client.model_infer(late).await })
     };
@@ -124,7 +123,7 @@ async fn a_start_waits_for_a_slot_no_longer_than_its_time_out() {
     assert_eq!(refused.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000");
     let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] });
     let parameters = json!({ "sequence_id": 6, "sequence_start": true, "timeout": TIMEOUT.as_micros() });
-    let refused = house.post("/v2/models/kept/infer", json!({ "inputs": [input], "parameters": parameters }));
+    let refused = rig.post("/v2/models/kept/infer", json!({ "inputs": [input], "parameters": parameters }));
     let (refused, ()) = tokio::join!(refused, run_out(6, 1));
     assert_eq!((refused.status, &refused.json()["reason"]), (503, &json!("backlog_timeout")));
     assert!(refused.head.contains("retry-after: 1\r\n"), "{}", refused.head);

@@ -12,7 +12,7 @@ use sequor_proto::{
 use serde_json::json;
 use tonic::Code;
 
-use crate::house::{House, parameter, request};
+use crate::rig::{Rig, parameter, request};
 
 /// A shared memory object, deleted with the test.
 struct Shared {
@@ -39,16 +39,10 @@ impl Drop for Shared {
     }
 }
 
-async fn register(
-    house: &House,
-    shared: &Shared,
-    name: &str,
-    offset: u64,
-    byte_size: u64,
-) -> Result<(), tonic::Status> {
+async fn register(rig: &Rig, shared: &Shared, name: &str, offset: u64, byte_size: u64) -> Result<(), tonic::Status> {
     let (name, key) = (name.to_owned(), shared.key.clone());
     let request = SystemSharedMemoryRegisterRequest { name, key, offset, byte_size };
-    house.client().await.system_shared_memory_register(request).await.map(|_| ())
+    rig.client().await.system_shared_memory_register(request).await.map(|_| ())
 }
 
 fn place(region: &str, size: i64, offset: i64) -> std::collections::BTreeMap<String, InferParameter> {
@@ -75,11 +69,11 @@ fn through() -> ModelInferRequest {
 
 #[tokio::test]
 async fn inputs_and_outputs_may_be_in_shared_memory_regions() {
-    let house = House::new();
+    let rig = Rig::new();
     let (from, to) = (Shared::new("a", &(0..32).collect::<Vec<u8>>()), Shared::new("b", &[0; 32]));
-    register(&house, &from, "in", 4, 20).await.unwrap();
-    register(&house, &to, "out", 0, 32).await.unwrap();
-    let answer = house.client().await.model_infer(through()).await.unwrap().into_inner();
+    register(&rig, &from, "in", 4, 20).await.unwrap();
+    register(&rig, &to, "out", 0, 32).await.unwrap();
+    let answer = rig.client().await.model_infer(through()).await.unwrap().into_inner();
     assert_eq!(to.bytes()[8..16], [8, 9, 10, 11, 12, 13, 14, 15]);
     assert_eq!((to.bytes()[..8].to_vec(), to.bytes()[16..].to_vec()), (vec![0; 8], vec![0; 16]));
     assert_eq!((answer.raw_output_contents.len(), answer.raw_output_contents[0].len()), (1, 0));
@@ -92,7 +86,7 @@ async fn inputs_and_outputs_may_be_in_shared_memory_regions() {
         "outputs": [{ "name": "OUTPUT",
             "parameters": { "shared_memory_region": "out", "shared_memory_byte_size": 32 } }],
     });
-    let answer = house.post("/v2/models/same/infer", body).await.json();
+    let answer = rig.post("/v2/models/same/infer", body).await.json();
     // As in Triton. Its C++ client takes any parameter of an output as the size of binary data.
     assert_eq!(answer["outputs"][0], json!({ "name": "OUTPUT", "datatype": "INT32", "shape": [1, 1] }));
     assert_eq!(to.bytes()[..4], [4, 5, 6, 7]);
@@ -100,14 +94,14 @@ async fn inputs_and_outputs_may_be_in_shared_memory_regions() {
 
 #[tokio::test]
 async fn a_request_for_bytes_outside_a_shared_memory_region_is_refused() {
-    let house = House::new();
+    let rig = Rig::new();
     let (from, to) = (Shared::new("c", &[0; 32]), Shared::new("d", &[0; 32]));
-    register(&house, &from, "in", 0, 8).await.unwrap();
-    register(&house, &to, "out", 0, 12).await.unwrap();
+    register(&rig, &from, "in", 0, 8).await.unwrap();
+    register(&rig, &to, "out", 0, 12).await.unwrap();
     let said = async |change: &dyn Fn(&mut ModelInferRequest)| {
         let mut request = through();
         change(&mut request);
-        let status = house.client().await.model_infer(request).await.unwrap_err();
+        let status = rig.client().await.model_infer(request).await.unwrap_err();
         (status.code(), status.message().to_owned())
     };
     let (code, text) = said(&|_| {}).await;
@@ -134,34 +128,34 @@ async fn a_request_for_bytes_outside_a_shared_memory_region_is_refused() {
 
 #[tokio::test]
 async fn regions_are_listed_and_forgotten_over_both_protocols() {
-    let house = House::new();
+    let rig = Rig::new();
     let shared = Shared::new("e", &[0; 64]);
-    register(&house, &shared, "a", 8, 16).await.unwrap();
-    assert_eq!(register(&house, &shared, "a", 0, 1).await.unwrap_err().code(), Code::AlreadyExists);
-    assert_eq!(register(&house, &shared, "b", 60, 5).await.unwrap_err().code(), Code::InvalidArgument);
+    register(&rig, &shared, "a", 8, 16).await.unwrap();
+    assert_eq!(register(&rig, &shared, "a", 0, 1).await.unwrap_err().code(), Code::AlreadyExists);
+    assert_eq!(register(&rig, &shared, "b", 60, 5).await.unwrap_err().code(), Code::InvalidArgument);
     let body = json!({ "key": shared.key, "offset": 0, "byte_size": 64 });
-    assert_eq!(house.post("/v2/systemsharedmemory/region/b/register", body).await.status, 200);
+    assert_eq!(rig.post("/v2/systemsharedmemory/region/b/register", body).await.status, 200);
     let row = |name: &str, offset: u64, size: u64| json!({ "name": name, "key": shared.key, "offset": offset, "byte_size": size });
-    assert_eq!(house.get("/v2/systemsharedmemory/status").await, json!([row("a", 8, 16), row("b", 0, 64)]));
+    assert_eq!(rig.get("/v2/systemsharedmemory/status").await, json!([row("a", 8, 16), row("b", 0, 64)]));
     let status = async |name: &str| {
         let request = SystemSharedMemoryStatusRequest { name: name.to_owned() };
-        house.client().await.system_shared_memory_status(request).await.map(|r| r.into_inner().regions)
+        rig.client().await.system_shared_memory_status(request).await.map(|r| r.into_inner().regions)
     };
     assert_eq!(status("a").await.unwrap()["a"].byte_size, 16);
     assert_eq!(status("").await.unwrap().len(), 2);
     let unregister = SystemSharedMemoryUnregisterRequest { name: "a".to_owned() };
-    house.client().await.system_shared_memory_unregister(unregister).await.unwrap();
+    rig.client().await.system_shared_memory_unregister(unregister).await.unwrap();
     let gone = status("a").await.unwrap_err();
     assert_eq!((gone.code(), gone.message()), (Code::NotFound, "Unable to find system shared memory region: 'a'"));
-    assert_eq!(house.http("GET /v2/systemsharedmemory/region/a/status", &[], b"").await.status, 404);
-    assert_eq!(house.http("POST /v2/systemsharedmemory/unregister", &[], b"").await.status, 200);
-    assert_eq!(house.get("/v2/systemsharedmemory/status").await, json!([]));
+    assert_eq!(rig.http("GET /v2/systemsharedmemory/region/a/status", &[], b"").await.status, 404);
+    assert_eq!(rig.http("POST /v2/systemsharedmemory/unregister", &[], b"").await.status, 200);
+    assert_eq!(rig.get("/v2/systemsharedmemory/status").await, json!([]));
 }
 
 #[tokio::test]
 async fn cuda_regions_are_refused_and_there_are_none() {
-    let house = House::new();
-    let mut client = house.client().await;
+    let rig = Rig::new();
+    let mut client = rig.client().await;
     client.cuda_shared_memory_unregister(CudaSharedMemoryUnregisterRequest::default()).await.unwrap();
     let status = client.cuda_shared_memory_status(CudaSharedMemoryStatusRequest::default()).await.unwrap();
     assert!(status.into_inner().regions.is_empty());
@@ -169,7 +163,7 @@ async fn cuda_regions_are_refused_and_there_are_none() {
     let refused = client.cuda_shared_memory_register(request).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unimplemented);
     assert!(refused.message().contains("CUDA shared memory is not served here"), "{}", refused.message());
-    assert_eq!(house.get("/v2/cudasharedmemory/status").await, json!([]));
-    assert_eq!(house.http("POST /v2/cudasharedmemory/unregister", &[], b"").await.status, 200);
-    assert_eq!(house.http("POST /v2/cudasharedmemory/region/r/register", &[], b"{}").await.status, 501);
+    assert_eq!(rig.get("/v2/cudasharedmemory/status").await, json!([]));
+    assert_eq!(rig.http("POST /v2/cudasharedmemory/unregister", &[], b"").await.status, 200);
+    assert_eq!(rig.http("POST /v2/cudasharedmemory/region/r/register", &[], b"{}").await.status, 501);
 }

@@ -24,7 +24,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
-use crate::house::{House, START, parameter, request, step, values};
+use crate::rig::{Rig, START, parameter, request, step, values};
 
 /// Size of a meaningless parameter that makes a message large.
 const PADDING: usize = 1 << 20;
@@ -40,8 +40,8 @@ fn padded(n: i32) -> sequor_proto::ModelInferRequest {
 
 #[tokio::test]
 async fn calls_that_are_sent_ahead_keep_their_order_beside_large_ones() {
-    let house = House::new();
-    let client = house.client().await.send_compressed(CompressionEncoding::Gzip);
+    let rig = Rig::new();
+    let client = rig.client().await.send_compressed(CompressionEncoding::Gzip);
     let calls = (0..20).map(|n| {
         let mut client = client.clone();
         async move { client.model_infer(padded(n)).await }
@@ -53,8 +53,8 @@ async fn calls_that_are_sent_ahead_keep_their_order_beside_large_ones() {
 
 #[tokio::test]
 async fn steps_on_a_stream_keep_their_order_beside_large_ones() {
-    let house = House::new();
-    for client in [house.client().await, house.client().await.send_compressed(CompressionEncoding::Gzip)] {
+    let rig = Rig::new();
+    for client in [rig.client().await, rig.client().await.send_compressed(CompressionEncoding::Gzip)] {
         let requests = tokio_stream::iter((0..20).map(padded));
         let mut replies = client.clone().model_stream_infer(requests).await.unwrap().into_inner();
         for n in 0..20 {
@@ -66,8 +66,8 @@ async fn steps_on_a_stream_keep_their_order_beside_large_ones() {
 
 #[tokio::test]
 async fn messages_of_a_socket_keep_their_order_beside_large_ones() {
-    let house = House::new();
-    let address = house.addresses.http.unwrap();
+    let rig = Rig::new();
+    let address = rig.addresses.http.unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
     let url = format!("ws://{address}/v2/models/sum/stream");
     let mut socket = tokio_tungstenite::client_async(url, stream).await.unwrap().0;
@@ -101,8 +101,8 @@ async fn answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
 /// Answers of more than 256 KiB are compressed on another thread. Later answers of the connection wait for that.
 #[tokio::test]
 async fn answers_on_a_connection_keep_their_order_beside_large_packed_ones() {
-    let house = House::new();
-    let mut stream = TcpStream::connect(house.addresses.http.unwrap()).await.unwrap();
+    let rig = Rig::new();
+    let mut stream = TcpStream::connect(rig.addresses.http.unwrap()).await.unwrap();
     let large: Vec<u8> = (0..PADDING / 4).flat_map(|n| i32::try_from(n).unwrap().to_le_bytes()).collect();
     for body in [&large[..], &[1, 0, 0, 0]] {
         let head = "POST /v2/models/same/infer HTTP/1.1\r\nhost: localhost\r\naccept-encoding: gzip\r\n\
@@ -122,8 +122,8 @@ async fn answers_on_a_connection_keep_their_order_beside_large_packed_ones() {
 /// A second message of a unary call is ignored, and does not wait for the turn of the first.
 #[tokio::test]
 async fn a_call_with_two_compressed_messages_is_answered() {
-    let house = House::new();
-    let address = house.addresses.grpc.unwrap();
+    let rig = Rig::new();
+    let address = rig.addresses.grpc.unwrap();
     let mut channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
     packer.write_all(&request("same", "", &[3]).encode_to_vec()).unwrap();
@@ -144,8 +144,8 @@ async fn a_call_with_two_compressed_messages_is_answered() {
 /// A call with an incomplete body counts towards limits, but does not block other calls of its connection.
 #[tokio::test]
 async fn a_compressed_call_that_stays_open_does_not_hold_up_its_connection() {
-    let house = House::new();
-    let address = house.addresses.grpc.unwrap();
+    let rig = Rig::new();
+    let address = rig.addresses.grpc.unwrap();
     let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     // 100 KiB, with its flag and length. The flag marks the message as not compressed.
     let message = request("same", "", &vec![3; 25 << 10]).encode_to_vec();
@@ -160,12 +160,12 @@ async fn a_compressed_call_that_stays_open_does_not_hold_up_its_connection() {
         .header("te", "trailers");
     let call = call.body(Body::new(StreamBody::new(ReceiverStream::new(frames)))).unwrap();
     let open = tokio::spawn(channel.clone().ready().await.unwrap().call(call));
-    house.until(|house| house.metrics.queued().get() == counted).await;
+    rig.until(|rig| rig.metrics.queued().get() == counted).await;
     let mut client = GrpcInferenceServiceClient::new(channel);
     assert_eq!(values(client.model_infer(request("same", "", &[1])).await.unwrap().get_ref()), [1]);
     drop(sender);
     let (parts, body) = open.await.unwrap().unwrap().into_parts();
     let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or(parts.headers);
     assert_eq!(trailers["grpc-status"], "0");
-    house.until(|house| house.metrics.queued().get() == 0).await;
+    rig.until(|rig| rig.metrics.queued().get() == 0).await;
 }

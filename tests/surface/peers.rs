@@ -22,24 +22,24 @@ use tokio_tungstenite::tungstenite::Message;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::house::{END, House, START, connect_from, exchange_on, request, step};
+use crate::rig::{END, Rig, START, connect_from, exchange_on, request, step};
 
 const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-fn house(limits: ServerLimits) -> House {
-    House::served(ServerOptions { limits, ..ServerOptions::default() })
+fn rig(limits: ServerLimits) -> Rig {
+    Rig::served(ServerOptions { limits, ..ServerOptions::default() })
 }
 
 /// A server with a model whose requests wait for seven others, which never arrive.
-fn waiting_house(limits: ServerLimits) -> House {
+fn waiting_rig(limits: ServerLimits) -> Rig {
     let batching = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 600000000 }";
-    let waits = ("waits", &*format!("{}{batching}", crate::house::SAME), "identity INT32 dims=-1");
-    House::with(limits, &[waits])
+    let waits = ("waits", &*format!("{}{batching}", crate::rig::SAME), "identity INT32 dims=-1");
+    Rig::with(limits, &[waits])
 }
 
-async fn channel(house: &House, from: IpAddr) -> Channel {
-    let endpoint = Endpoint::from_shared(format!("http://{}", house.addresses.grpc.unwrap())).unwrap();
+async fn channel(rig: &Rig, from: IpAddr) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{}", rig.addresses.grpc.unwrap())).unwrap();
     endpoint.local_address(Some(from)).connect().await.unwrap()
 }
 
@@ -54,11 +54,11 @@ enum Client {
 const SURFACES: [&str; 4] = ["grpc", "stream", "http", "socket"];
 
 impl Client {
-    async fn new(house: &House, surface: &str, from: IpAddr) -> Client {
+    async fn new(rig: &Rig, surface: &str, from: IpAddr) -> Client {
         match surface {
-            "grpc" => Client::Grpc(GrpcInferenceServiceClient::new(channel(house, from).await)),
+            "grpc" => Client::Grpc(GrpcInferenceServiceClient::new(channel(rig, from).await)),
             "stream" => {
-                let mut client = GrpcInferenceServiceClient::new(channel(house, from).await);
+                let mut client = GrpcInferenceServiceClient::new(channel(rig, from).await);
                 let (sender, receiver) = mpsc::channel(16);
                 let replies = client.model_stream_infer(ReceiverStream::new(receiver)).await.unwrap();
                 Client::Stream(sender, Box::new(replies.into_inner()))
@@ -69,8 +69,8 @@ impl Client {
     }
 
     /// Sends a request. The error is the reason of its refusal.
-    async fn send(&mut self, house: &House, request: ModelInferRequest) -> Result<(), String> {
-        let http = house.addresses.http.unwrap();
+    async fn send(&mut self, rig: &Rig, request: ModelInferRequest) -> Result<(), String> {
+        let http = rig.addresses.http.unwrap();
         match self {
             Client::Grpc(client) => match client.model_infer(request).await {
                 Ok(_) => Ok(()),
@@ -107,7 +107,7 @@ impl Client {
                 }
             }
             Client::Socket(from) => {
-                let mut socket = socket(house, *from, &request.model_name).await;
+                let mut socket = socket(rig, *from, &request.model_name).await;
                 socket.send(Message::text(to_json(&request).to_string())).await.unwrap();
                 let answer = socket.next().await.unwrap().unwrap();
                 let answer: Value = serde_json::from_str(answer.to_text().unwrap()).unwrap();
@@ -121,8 +121,8 @@ fn reason(status: &tonic::Status) -> String {
     status.metadata().get("sequor-reason").unwrap().to_str().unwrap().to_owned()
 }
 
-async fn socket(house: &House, from: IpAddr, model: &str) -> WebSocketStream<TcpStream> {
-    let address = house.addresses.http.unwrap();
+async fn socket(rig: &Rig, from: IpAddr, model: &str) -> WebSocketStream<TcpStream> {
+    let address = rig.addresses.http.unwrap();
     let stream = connect_from(from, address).await;
     let url = format!("ws://{address}/v2/models/{model}/stream");
     tokio_tungstenite::client_async(url, stream).await.unwrap().0
@@ -150,8 +150,8 @@ fn at_limit() -> Result<(), String> {
 }
 
 /// The value of a series of the metrics.
-async fn scraped(house: &House, series: &str) -> u64 {
-    let address = house.addresses.metrics.unwrap();
+async fn scraped(rig: &Rig, series: &str) -> u64 {
+    let address = rig.addresses.metrics.unwrap();
     let text = exchange_on(TcpStream::connect(address).await.unwrap(), "GET /metrics", &[], b"").await.body;
     let text = String::from_utf8(text).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -160,134 +160,134 @@ async fn scraped(house: &House, series: &str) -> u64 {
 
 #[tokio::test]
 async fn live_sequences_of_one_client_are_bounded_on_every_surface() {
-    let house = house(ServerLimits { sequences_per_peer: Some(2), ..ServerLimits::default() });
+    let rig = rig(ServerLimits { sequences_per_peer: Some(2), ..ServerLimits::default() });
     for surface in SURFACES {
-        let mut greedy = Client::new(&house, surface, GREEDY).await;
-        let mut other = Client::new(&house, surface, OTHER).await;
+        let mut greedy = Client::new(&rig, surface, GREEDY).await;
+        let mut other = Client::new(&rig, surface, OTHER).await;
         for id in [1, 2] {
-            assert_eq!(greedy.send(&house, step(id, "", 1, &[START])).await, Ok(()), "{surface}");
+            assert_eq!(greedy.send(&rig, step(id, "", 1, &[START])).await, Ok(()), "{surface}");
         }
-        assert_eq!(greedy.send(&house, step(3, "", 1, &[START])).await, at_limit(), "{surface}");
+        assert_eq!(greedy.send(&rig, step(3, "", 1, &[START])).await, at_limit(), "{surface}");
         // Its own sequences continue, and may restart.
-        assert_eq!(greedy.send(&house, step(1, "", 1, &[])).await, Ok(()), "{surface}");
-        assert_eq!(greedy.send(&house, step(1, "", 1, &[START])).await, Ok(()), "{surface}");
-        assert_eq!(other.send(&house, step(4, "", 1, &[START])).await, Ok(()), "{surface}");
-        assert_eq!(scraped(&house, "sequor_peer_most_sequences").await, 2, "{surface}");
+        assert_eq!(greedy.send(&rig, step(1, "", 1, &[])).await, Ok(()), "{surface}");
+        assert_eq!(greedy.send(&rig, step(1, "", 1, &[START])).await, Ok(()), "{surface}");
+        assert_eq!(other.send(&rig, step(4, "", 1, &[START])).await, Ok(()), "{surface}");
+        assert_eq!(scraped(&rig, "sequor_peer_most_sequences").await, 2, "{surface}");
         // A sequence belongs to the client that started it last.
-        assert_eq!(greedy.send(&house, step(4, "", 1, &[START])).await, at_limit(), "{surface}");
-        assert_eq!(other.send(&house, step(2, "", 1, &[START])).await, Ok(()), "{surface}");
-        assert_eq!(greedy.send(&house, step(3, "", 1, &[START])).await, Ok(()), "{surface}");
+        assert_eq!(greedy.send(&rig, step(4, "", 1, &[START])).await, at_limit(), "{surface}");
+        assert_eq!(other.send(&rig, step(2, "", 1, &[START])).await, Ok(()), "{surface}");
+        assert_eq!(greedy.send(&rig, step(3, "", 1, &[START])).await, Ok(()), "{surface}");
         // Ended sequences free their share.
         for id in 1..=4 {
-            assert_eq!(greedy.send(&house, step(id, "", 1, &[END])).await, Ok(()), "{surface}");
+            assert_eq!(greedy.send(&rig, step(id, "", 1, &[END])).await, Ok(()), "{surface}");
         }
-        house.until(|house| house.repository.live() == 0).await;
-        assert_eq!(scraped(&house, "sequor_peer_most_sequences").await, 0, "{surface}");
+        rig.until(|rig| rig.repository.live() == 0).await;
+        assert_eq!(scraped(&rig, "sequor_peer_most_sequences").await, 0, "{surface}");
     }
-    assert_eq!(scraped(&house, "sequor_peer_refused_total{limit=\"sequences\"}").await, 2 * SURFACES.len() as u64);
-    assert_eq!(scraped(&house, "sequor_peer_refused_total{limit=\"in_flight\"}").await, 0);
-    house.until(|house| house.metrics.connections().get() == 0).await;
-    assert_eq!(scraped(&house, "sequor_peers").await, 0);
+    assert_eq!(scraped(&rig, "sequor_peer_refused_total{limit=\"sequences\"}").await, 2 * SURFACES.len() as u64);
+    assert_eq!(scraped(&rig, "sequor_peer_refused_total{limit=\"in_flight\"}").await, 0);
+    rig.until(|rig| rig.metrics.connections().get() == 0).await;
+    assert_eq!(scraped(&rig, "sequor_peers").await, 0);
 }
 
 #[tokio::test]
 async fn sequences_that_expire_are_dropped_or_fail_make_room() {
-    let hasty = crate::house::SUM.replace("600000000", "20000");
+    let hasty = crate::rig::SUM.replace("600000000", "20000");
     let limits = ServerLimits { sequences_per_peer: Some(1), ..ServerLimits::default() };
     let models = [("hasty", &*hasty, "accumulate INT32")];
-    let house = House::with(limits, &models);
-    let mut client = Client::new(&house, "grpc", GREEDY).await;
+    let rig = Rig::with(limits, &models);
+    let mut client = Client::new(&rig, "grpc", GREEDY).await;
     let start = |model: &str, id| ModelInferRequest { model_name: model.to_owned(), ..step(id, "", 1, &[START]) };
-    assert_eq!(client.send(&house, start("hasty", 1)).await, Ok(()));
-    house.until(|house| house.repository.live() == 0).await;
-    assert_eq!(client.send(&house, start("sum", 2)).await, Ok(()));
-    assert_eq!(client.send(&house, start("hasty", 3)).await, at_limit());
-    assert!(house.repository.drop_sequence("sum", &Id::Int(2)).unwrap());
-    house.until(|house| house.repository.live() == 0).await;
-    assert_eq!(client.send(&house, start("sum", 4)).await, Ok(()));
-    assert_eq!(client.send(&house, step(4, "", 1, &[END])).await, Ok(()));
+    assert_eq!(client.send(&rig, start("hasty", 1)).await, Ok(()));
+    rig.until(|rig| rig.repository.live() == 0).await;
+    assert_eq!(client.send(&rig, start("sum", 2)).await, Ok(()));
+    assert_eq!(client.send(&rig, start("hasty", 3)).await, at_limit());
+    assert!(rig.repository.drop_sequence("sum", &Id::Int(2)).unwrap());
+    rig.until(|rig| rig.repository.live() == 0).await;
+    assert_eq!(client.send(&rig, start("sum", 4)).await, Ok(()));
+    assert_eq!(client.send(&rig, step(4, "", 1, &[END])).await, Ok(()));
     // A START that is refused for another reason does not count.
     let mut wrong = start("sum", 5);
     wrong.inputs[0].shape = vec![1, 2];
     let Client::Grpc(grpc) = &mut client else { panic!() };
     assert_eq!(grpc.model_infer(wrong).await.unwrap_err().code(), tonic::Code::InvalidArgument);
-    assert_eq!(client.send(&house, start("sum", 6)).await, Ok(()));
+    assert_eq!(client.send(&rig, start("sum", 6)).await, Ok(()));
     // A disconnected client's sequence stays, and counts until it ends.
     drop(client);
-    house.until(|house| house.metrics.connections().get() == 0).await;
-    let mut again = Client::new(&house, "http", GREEDY).await;
-    assert_eq!(again.send(&house, start("sum", 7)).await, at_limit());
-    assert_eq!(again.send(&house, step(6, "", 1, &[END])).await, Ok(()));
-    assert_eq!(again.send(&house, start("sum", 7)).await, Ok(()));
+    rig.until(|rig| rig.metrics.connections().get() == 0).await;
+    let mut again = Client::new(&rig, "http", GREEDY).await;
+    assert_eq!(again.send(&rig, start("sum", 7)).await, at_limit());
+    assert_eq!(again.send(&rig, step(6, "", 1, &[END])).await, Ok(()));
+    assert_eq!(again.send(&rig, start("sum", 7)).await, Ok(()));
 }
 
 /// Sends requests of a client that wait; `count` of them.
-async fn waiting(house: &House, from: IpAddr, count: i64, values: &[i32]) -> Vec<JoinHandle<()>> {
+async fn waiting(rig: &Rig, from: IpAddr, count: i64, values: &[i32]) -> Vec<JoinHandle<()>> {
     let mut waiting = Vec::new();
     for n in 1..=count {
-        let mut client = GrpcInferenceServiceClient::new(channel(house, from).await);
+        let mut client = GrpcInferenceServiceClient::new(channel(rig, from).await);
         let request = request("waits", "", values);
         waiting.push(tokio::spawn(async move { drop(client.model_infer(request).await) }));
-        house.until(|house| house.metrics.in_flight().get() == n).await;
+        rig.until(|rig| rig.metrics.in_flight().get() == n).await;
     }
     waiting
 }
 
 #[tokio::test]
 async fn requests_in_flight_of_one_client_are_bounded_on_every_surface() {
-    let house = waiting_house(ServerLimits { in_flight_per_peer: Some(2), ..ServerLimits::default() });
-    let kept = waiting(&house, GREEDY, 2, &[1]).await;
-    assert_eq!(scraped(&house, "sequor_peer_most_in_flight").await, 2);
+    let rig = waiting_rig(ServerLimits { in_flight_per_peer: Some(2), ..ServerLimits::default() });
+    let kept = waiting(&rig, GREEDY, 2, &[1]).await;
+    assert_eq!(scraped(&rig, "sequor_peer_most_in_flight").await, 2);
     for surface in SURFACES {
-        let mut greedy = Client::new(&house, surface, GREEDY).await;
-        let mut other = Client::new(&house, surface, OTHER).await;
-        assert_eq!(greedy.send(&house, request("same", "", &[1])).await, at_limit(), "{surface}");
-        assert_eq!(other.send(&house, request("same", "", &[1])).await, Ok(()), "{surface}");
+        let mut greedy = Client::new(&rig, surface, GREEDY).await;
+        let mut other = Client::new(&rig, surface, OTHER).await;
+        assert_eq!(greedy.send(&rig, request("same", "", &[1])).await, at_limit(), "{surface}");
+        assert_eq!(other.send(&rig, request("same", "", &[1])).await, Ok(()), "{surface}");
     }
     // A disconnected client frees its share.
     kept.iter().for_each(JoinHandle::abort);
-    house.until(|house| house.metrics.in_flight().get() == 0).await;
+    rig.until(|rig| rig.metrics.in_flight().get() == 0).await;
     for surface in SURFACES {
-        let mut greedy = Client::new(&house, surface, GREEDY).await;
-        assert_eq!(greedy.send(&house, request("same", "", &[1])).await, Ok(()), "{surface}");
+        let mut greedy = Client::new(&rig, surface, GREEDY).await;
+        assert_eq!(greedy.send(&rig, request("same", "", &[1])).await, Ok(()), "{surface}");
     }
-    assert_eq!(scraped(&house, "sequor_peer_refused_total{limit=\"in_flight\"}").await, SURFACES.len() as u64);
+    assert_eq!(scraped(&rig, "sequor_peer_refused_total{limit=\"in_flight\"}").await, SURFACES.len() as u64);
 }
 
 #[tokio::test]
 async fn queued_bytes_of_one_client_are_bounded_on_every_surface() {
     const LIMIT: u64 = 4 << 20;
-    let house = waiting_house(ServerLimits { queued_per_peer: Some(Size(LIMIT)), ..ServerLimits::default() });
+    let rig = waiting_rig(ServerLimits { queued_per_peer: Some(Size(LIMIT)), ..ServerLimits::default() });
     let large = vec![1; 300 << 10];
-    let kept = waiting(&house, GREEDY, 3, &large).await;
-    assert_eq!(scraped(&house, "sequor_peer_most_queued_bytes").await, 3 * (1200 << 10));
+    let kept = waiting(&rig, GREEDY, 3, &large).await;
+    assert_eq!(scraped(&rig, "sequor_peer_most_queued_bytes").await, 3 * (1200 << 10));
     for surface in SURFACES {
-        let mut greedy = Client::new(&house, surface, GREEDY).await;
-        let mut other = Client::new(&house, surface, OTHER).await;
-        assert_eq!(greedy.send(&house, request("same", "", &large)).await, at_limit(), "{surface}");
-        let mut greedy = Client::new(&house, surface, GREEDY).await;
-        assert_eq!(greedy.send(&house, request("same", "", &[1])).await, Ok(()), "{surface}");
-        assert_eq!(other.send(&house, request("same", "", &large)).await, Ok(()), "{surface}");
+        let mut greedy = Client::new(&rig, surface, GREEDY).await;
+        let mut other = Client::new(&rig, surface, OTHER).await;
+        assert_eq!(greedy.send(&rig, request("same", "", &large)).await, at_limit(), "{surface}");
+        let mut greedy = Client::new(&rig, surface, GREEDY).await;
+        assert_eq!(greedy.send(&rig, request("same", "", &[1])).await, Ok(()), "{surface}");
+        assert_eq!(other.send(&rig, request("same", "", &large)).await, Ok(()), "{surface}");
     }
     kept.iter().for_each(JoinHandle::abort);
-    house.until(|house| house.metrics.queued().get() == 0).await;
+    rig.until(|rig| rig.metrics.queued().get() == 0).await;
     // A body counts while it arrives, until its client disconnects.
     let head = "POST /v2/models/same/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n";
     let part = [head.as_bytes(), &vec![b' '; 3 << 20]].concat();
-    let mut open = connect_from(GREEDY, house.addresses.http.unwrap()).await;
+    let mut open = connect_from(GREEDY, rig.addresses.http.unwrap()).await;
     open.write_all(&part).await.unwrap();
-    house.until(|house| house.metrics.queued().get() == 3 << 20).await;
+    rig.until(|rig| rig.metrics.queued().get() == 3 << 20).await;
     for surface in SURFACES {
-        let mut greedy = Client::new(&house, surface, GREEDY).await;
-        let mut other = Client::new(&house, surface, OTHER).await;
-        assert_eq!(greedy.send(&house, request("same", "", &large)).await, at_limit(), "{surface}");
-        assert_eq!(other.send(&house, request("same", "", &large)).await, Ok(()), "{surface}");
+        let mut greedy = Client::new(&rig, surface, GREEDY).await;
+        let mut other = Client::new(&rig, surface, OTHER).await;
+        assert_eq!(greedy.send(&rig, request("same", "", &large)).await, at_limit(), "{surface}");
+        assert_eq!(other.send(&rig, request("same", "", &large)).await, Ok(()), "{surface}");
     }
     drop(open);
-    house.until(|house| house.metrics.queued().get() == 0).await;
+    rig.until(|rig| rig.metrics.queued().get() == 0).await;
     for surface in SURFACES {
-        let mut greedy = Client::new(&house, surface, GREEDY).await;
-        assert_eq!(greedy.send(&house, request("same", "", &large)).await, Ok(()), "{surface}");
+        let mut greedy = Client::new(&rig, surface, GREEDY).await;
+        assert_eq!(greedy.send(&rig, request("same", "", &large)).await, Ok(()), "{surface}");
     }
 }
 
@@ -308,10 +308,10 @@ impl Check for ByHeader {
 #[tokio::test]
 async fn per_client_limits_use_the_name_of_a_client_if_it_has_one() {
     let limits = ServerLimits { sequences_per_peer: Some(1), ..ServerLimits::default() };
-    let house = House::served(ServerOptions { limits, checks: vec![Arc::new(ByHeader)], ..ServerOptions::default() });
+    let rig = Rig::served(ServerOptions { limits, checks: vec![Arc::new(ByHeader)], ..ServerOptions::default() });
     let start = async |from: IpAddr, who: &str, id: i64| {
         let body = to_json(&step(id, "", 1, &[START])).to_string();
-        let stream = connect_from(from, house.addresses.http.unwrap()).await;
+        let stream = connect_from(from, rig.addresses.http.unwrap()).await;
         exchange_on(stream, "POST /v2/models/sum/infer", &[("who", who)], body.as_bytes()).await.status
     };
     assert_eq!((start(GREEDY, "anna", 1).await, start(OTHER, "anna", 2).await), (200, 503));

@@ -10,7 +10,7 @@ use sequor::backend::onnx::library::{self, System};
 use sequor::config::server::file::ControlMode;
 use sequor::model::RepositoryControl;
 
-use crate::house::House;
+use crate::rig::Rig;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -21,16 +21,16 @@ fn python() -> PathBuf {
 }
 
 /// A server with this repository's models and ONNX Runtime.
-fn house(folder: tempfile::TempDir) -> House {
+fn rig(folder: tempfile::TempDir) -> Rig {
     let library = library::find(None, &System).expect("an ONNX Runtime; `cargo xtask test` fetches one");
-    House::over(Arc::new(OnnxBackend::new(&library.path).unwrap()), ServerLimits::default(), folder)
+    Rig::over(Arc::new(OnnxBackend::new(&library.path).unwrap()), ServerLimits::default(), folder)
 }
 
-async fn run(house: &House, script: &str, more: &[&str]) -> Output {
+async fn run(rig: &Rig, script: &str, more: &[&str]) -> Output {
     let mut command = std::process::Command::new(python());
     command.arg(root().join("tests/python").join(script)).args(more).env("PYTHONDONTWRITEBYTECODE", "1");
-    command.arg("--grpc").arg(house.addresses.grpc.unwrap().to_string());
-    command.arg("--http").arg(house.addresses.http.unwrap().to_string());
+    command.arg("--grpc").arg(rig.addresses.grpc.unwrap().to_string());
+    command.arg("--http").arg(rig.addresses.http.unwrap().to_string());
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
     output.unwrap_or_else(|e| panic!("{}: {e}; `cargo xtask test` makes it", python().display()))
 }
@@ -41,12 +41,12 @@ fn check(output: &Output) {
 }
 
 async fn over_the_models(script: &str) {
-    let house = house(tempfile::tempdir().unwrap());
+    let rig = rig(tempfile::tempdir().unwrap());
     for model in ["accumulate", "accumulator_fp32", "accumulator_int32"] {
-        house.repository.load(&root().join("models").join(model));
+        rig.repository.load(&root().join("models").join(model));
     }
-    assert!(house.repository.ready(), "{:?}", house.repository.statuses());
-    check(&run(&house, script, &[]).await);
+    assert!(rig.repository.ready(), "{:?}", rig.repository.statuses());
+    check(&run(&rig, script, &[]).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,10 +82,10 @@ async fn control() {
     config.max_batch_size = 7;
     fs_err::write(folder.path().join("config.json"), sequor::config::model::json::to_json(&config).to_string())
         .unwrap();
-    let house = house(folder);
-    let directories = vec![house.folder.path().to_owned()];
-    house.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
-    house.repository.take_uploads(64 << 20);
-    let repository = house.folder.path().display().to_string();
-    check(&run(&house, "control.py", &["--repository", &repository]).await);
+    let rig = rig(folder);
+    let directories = vec![rig.folder.path().to_owned()];
+    rig.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    rig.repository.take_uploads(64 << 20);
+    let repository = rig.folder.path().display().to_string();
+    check(&run(&rig, "control.py", &["--repository", &repository]).await);
 }

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Error, http};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 
-use crate::house::{Answer, House, exchange};
+use crate::rig::{Answer, Rig, exchange};
 
 /// Every path of HTTP, by its group.
 const PATHS: [(&str, &[&str]); 9] = [
@@ -81,8 +81,8 @@ fn groups(text: &str) -> RestrictedGroups {
     load(file, &|_| None, &GivenFlags::default(), &HostInfo::default()).unwrap().restricted
 }
 
-fn house(text: &str) -> House {
-    House::served(ServerOptions { restricted: groups(text), ..ServerOptions::default() })
+fn rig(text: &str) -> Rig {
+    Rig::served(ServerOptions { restricted: groups(text), ..ServerOptions::default() })
 }
 
 fn is_refused(answer: &Answer, header: &str) -> bool {
@@ -124,19 +124,19 @@ async fn refusal(
 #[tokio::test]
 async fn a_restriction_applies_to_all_paths_of_its_group_and_no_others() {
     for group in ApiGroup::ALL.map(ApiGroup::name) {
-        let house = house(&format!("[http]\nrestricted_api = [\"{group}:Admin-Key=s3cret\"]\n"));
+        let rig = rig(&format!("[http]\nrestricted_api = [\"{group}:Admin-Key=s3cret\"]\n"));
         for (of, paths) in PATHS.iter().chain([&LOGGING]) {
             for path in *paths {
-                let answer = house.http(path, &[], b"{}").await;
+                let answer = rig.http(path, &[], b"{}").await;
                 assert_eq!(is_refused(&answer, "Admin-Key"), *of == group, "{group}: {path}");
-                let wrong = house.http(path, &[("admin-key", "s3cre")], b"{}").await;
+                let wrong = rig.http(path, &[("admin-key", "s3cre")], b"{}").await;
                 assert_eq!(is_refused(&wrong, "Admin-Key"), *of == group, "{group}: {path}");
-                let right = house.http(path, &[("admin-key", "s3cret")], b"{}").await;
+                let right = rig.http(path, &[("admin-key", "s3cret")], b"{}").await;
                 assert!(!is_refused(&right, "Admin-Key"), "{group}: {path}");
             }
         }
         for path in ["GET /nowhere", "GET /metrics", "GET /v2/models/same/nothing"] {
-            assert_eq!(house.http(path, &[], b"").await.status, 404, "{path}");
+            assert_eq!(rig.http(path, &[], b"").await.status, 404, "{path}");
         }
     }
 }
@@ -144,8 +144,8 @@ async fn a_restriction_applies_to_all_paths_of_its_group_and_no_others() {
 #[tokio::test]
 async fn a_restriction_applies_to_all_calls_of_its_group_and_no_others() {
     for group in ApiGroup::ALL.map(ApiGroup::name) {
-        let house = house(&format!("[grpc]\nrestricted_protocol = [\"{group}:admin-key=s3cret\"]\n"));
-        let channel = channel(house.addresses.grpc.unwrap()).await;
+        let rig = rig(&format!("[grpc]\nrestricted_protocol = [\"{group}:admin-key=s3cret\"]\n"));
+        let channel = channel(rig.addresses.grpc.unwrap()).await;
         const HEADER: &str = "triton-grpc-protocol-admin-key";
         let text = format!("This protocol is restricted, expecting header '{HEADER}'");
         for (of, service, method) in CALLS {
@@ -163,7 +163,7 @@ async fn a_restriction_applies_to_all_calls_of_its_group_and_no_others() {
 
 #[tokio::test]
 async fn a_restriction_also_applies_to_the_other_protocol_of_its_port() {
-    let only_http = house("[http]\nrestricted_api = [\"model-repository:key=s3cret\"]\n");
+    let only_http = rig("[http]\nrestricted_api = [\"model-repository:key=s3cret\"]\n");
     let [http, grpc, ..] = only_http.all_addresses();
     let (index, path) = ((KSERVE, "RepositoryIndex"), "POST /v2/repository/index");
     assert_eq!(refusal(&channel(grpc).await, index, &[]).await, None, "gRPC is not restricted");
@@ -171,7 +171,7 @@ async fn a_restriction_also_applies_to_the_other_protocol_of_its_port() {
     assert_eq!(refusal(&channel(http).await, index, &[]).await.as_deref(), Some(text));
     assert_eq!(refusal(&channel(http).await, index, &[("key", "s3cret")]).await, None);
     assert!(is_refused(&exchange(grpc, path, &[], b"").await, "key"), "HTTP is restricted on every port");
-    let only_grpc = house("[grpc]\nrestricted_protocol = [\"model-repository:key=s3cret\"]\n");
+    let only_grpc = rig("[grpc]\nrestricted_protocol = [\"model-repository:key=s3cret\"]\n");
     let [http, grpc, ..] = only_grpc.all_addresses();
     assert_eq!(exchange(http, path, &[], b"").await.status, 200, "HTTP is not restricted");
     assert!(is_refused(&exchange(grpc, path, &[], b"").await, "triton-grpc-protocol-key"));
@@ -180,7 +180,7 @@ async fn a_restriction_also_applies_to_the_other_protocol_of_its_port() {
     // Only the path decides the protocol, not the headers.
     let plain = exchange(http, "POST /inference.GRPCInferenceService/RepositoryIndex", &[], b"").await;
     assert!(plain.status == 403 && plain.head.contains("sequor-reason: restricted"), "{}", plain.head);
-    let both = house("[http]\nrestricted_api = \"trace:a=1\"\n[grpc]\nrestricted_protocol = \"trace:b=2\"\n");
+    let both = rig("[http]\nrestricted_api = \"trace:a=1\"\n[grpc]\nrestricted_protocol = \"trace:b=2\"\n");
     let trace = (KSERVE, "TraceSetting");
     for address in &both.all_addresses()[..2] {
         assert!(is_refused(&exchange(*address, "GET /v2/trace/setting", &[("b", "2")], b"").await, "a"));
@@ -192,8 +192,8 @@ async fn a_restriction_also_applies_to_the_other_protocol_of_its_port() {
 
 #[tokio::test]
 async fn a_websocket_shows_the_header_when_it_opens() {
-    let house = house("[http]\nrestricted_api = [\"inference:key=s3cret\"]\n");
-    let address = house.addresses.http.unwrap();
+    let rig = rig("[http]\nrestricted_api = [\"inference:key=s3cret\"]\n");
+    let address = rig.addresses.http.unwrap();
     let open = async |header: Option<&'static str>| {
         let mut request = format!("ws://{address}/v2/models/same/stream").into_client_request().unwrap();
         request
@@ -210,8 +210,8 @@ async fn a_websocket_shows_the_header_when_it_opens() {
 
 #[tokio::test]
 async fn a_request_is_refused_before_its_body_is_read() {
-    let house = house("[http]\nrestricted_api = [\"inference:key=s3cret\"]\n");
-    let mut stream = TcpStream::connect(house.addresses.http.unwrap()).await.unwrap();
+    let rig = rig("[http]\nrestricted_api = [\"inference:key=s3cret\"]\n");
+    let mut stream = TcpStream::connect(rig.addresses.http.unwrap()).await.unwrap();
     let head = "POST /v2/models/same/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = [0; 12];

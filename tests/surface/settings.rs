@@ -6,16 +6,16 @@ use sequor_proto::{LogSettingsRequest, TraceSettingRequest, trace_setting_reques
 use serde_json::json;
 use tonic::Code;
 
-use crate::house::House;
+use crate::rig::Rig;
 
 #[tokio::test]
 async fn trace_settings_are_kept_and_tracing_stays_off() {
-    let house = House::new();
+    let rig = Rig::new();
     let update = async |key: &str, values: &[&str], model: &str| {
         let value = trace_setting_request::SettingValue { value: values.iter().map(|v| (*v).to_owned()).collect() };
         let settings = BTreeMap::from([(key.to_owned(), value)]);
         let request = TraceSettingRequest { settings, model_name: model.to_owned() };
-        house.client().await.trace_setting(request).await.map(|r| r.into_inner().settings)
+        rig.client().await.trace_setting(request).await.map(|r| r.into_inner().settings)
     };
     assert_eq!(update("trace_rate", &["9"], "").await.unwrap()["trace_rate"].value, ["9"]);
     assert_eq!(update("trace_level", &["OFF"], "sum").await.unwrap()["trace_rate"].value, ["9"]);
@@ -24,18 +24,18 @@ async fn trace_settings_are_kept_and_tracing_stays_off() {
     assert!(refused.message().contains("not written here yet"), "{}", refused.message());
     assert_eq!(update("trace_rate", &["9"], "nope").await.unwrap_err().code(), Code::NotFound);
 
-    let said = house.get("/v2/models/sum/trace/setting").await;
+    let said = rig.get("/v2/models/sum/trace/setting").await;
     assert_eq!((&said["trace_rate"], &said["trace_level"]), (&json!("9"), &json!(["OFF"])));
-    let cleared = house.post("/v2/trace/setting", json!({ "trace_rate": null, "trace_count": 5 })).await.json();
+    let cleared = rig.post("/v2/trace/setting", json!({ "trace_rate": null, "trace_count": 5 })).await.json();
     assert_eq!((&cleared["trace_rate"], &cleared["trace_count"]), (&json!("1000"), &json!("5")));
-    assert_eq!(house.post("/v2/trace/setting", json!({ "trace_level": ["TENSORS"] })).await.status, 501);
+    assert_eq!(rig.post("/v2/trace/setting", json!({ "trace_level": ["TENSORS"] })).await.status, 501);
 }
 
 #[tokio::test]
 async fn log_settings_are_the_same_over_grpc_and_http() {
-    let house = House::new();
-    let said = house.client().await.log_settings(LogSettingsRequest::default()).await.unwrap().into_inner().settings;
-    let json = house.get("/v2/logging").await;
+    let rig = Rig::new();
+    let said = rig.client().await.log_settings(LogSettingsRequest::default()).await.unwrap().into_inner().settings;
+    let json = rig.get("/v2/logging").await;
     let names: Vec<&String> = said.keys().collect();
     let mut told: Vec<&String> = json.as_object().unwrap().keys().collect();
     told.sort();
@@ -44,7 +44,7 @@ async fn log_settings_are_the_same_over_grpc_and_http() {
         (&json["log_info"], &json["log_verbose_level"], &json["log_format"]),
         (&json!(true), &json!(0), &json!("default"))
     );
-    assert_eq!(house.post("/v2/logging", json!({ "log_info": 3 })).await.status, 400);
-    assert_eq!(house.post("/v2/logging", json!({ "log_file": "/tmp/x" })).await.status, 501);
-    assert_eq!(house.post("/v2/logging", json!({ "log_warning": true })).await.json(), json);
+    assert_eq!(rig.post("/v2/logging", json!({ "log_info": 3 })).await.status, 400);
+    assert_eq!(rig.post("/v2/logging", json!({ "log_file": "/tmp/x" })).await.status, 501);
+    assert_eq!(rig.post("/v2/logging", json!({ "log_warning": true })).await.json(), json);
 }

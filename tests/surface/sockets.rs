@@ -14,10 +14,10 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::house::House;
+use crate::rig::Rig;
 
-async fn open(house: &House, path: &str) -> Result<WebSocketStream<TcpStream>, Error> {
-    let address = house.addresses.http.unwrap();
+async fn open(rig: &Rig, path: &str) -> Result<WebSocketStream<TcpStream>, Error> {
+    let address = rig.addresses.http.unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
     Ok(tokio_tungstenite::client_async(format!("ws://{address}{path}"), stream).await?.0)
 }
@@ -38,8 +38,8 @@ async fn read(socket: &mut WebSocketStream<TcpStream>) -> Value {
 
 #[tokio::test]
 async fn a_sequence_runs_over_a_socket_in_order() {
-    let house = House::new();
-    let mut socket = open(&house, "/v2/models/sum/stream").await.unwrap();
+    let rig = Rig::new();
+    let mut socket = open(&rig, "/v2/models/sum/stream").await.unwrap();
     for n in 0..50 {
         let id = n.to_string();
         send(&mut socket, &body(&id, n, &json!({ "sequence_id": 7, "sequence_start": n == 0 }))).await;
@@ -52,8 +52,8 @@ async fn a_sequence_runs_over_a_socket_in_order() {
 
 #[tokio::test]
 async fn an_error_is_an_answer_and_the_socket_stays_open() {
-    let house = House::new();
-    let mut socket = open(&house, "/v2/models/sum/stream").await.unwrap();
+    let rig = Rig::new();
+    let mut socket = open(&rig, "/v2/models/sum/stream").await.unwrap();
     send(&mut socket, &body("a", 1, &json!({ "sequence_id": 5 }))).await;
     socket.send(Message::text("{")).await.unwrap();
     socket.send(Message::binary(vec![1])).await.unwrap();
@@ -65,15 +65,15 @@ async fn an_error_is_an_answer_and_the_socket_stays_open() {
         assert_eq!(read(&mut socket).await["reason"], "bad_input");
     }
     assert_eq!(read(&mut socket).await["id"], "b");
-    let unknown = open(&house, "/v2/models/nope/stream").await.unwrap_err();
+    let unknown = open(&rig, "/v2/models/nope/stream").await.unwrap_err();
     assert!(matches!(unknown, Error::Http(answer) if answer.status() == 404));
-    assert_eq!(house.http("GET /v2/models/sum/stream", &[], b"").await.status, 400);
+    assert_eq!(rig.http("GET /v2/models/sum/stream", &[], b"").await.status, 400);
 }
 
 #[tokio::test]
 async fn tensors_travel_as_bytes_in_binary_messages() {
-    let house = House::new();
-    let mut socket = open(&house, "/v2/models/same/versions/1/stream").await.unwrap();
+    let rig = Rig::new();
+    let mut socket = open(&rig, "/v2/models/same/versions/1/stream").await.unwrap();
     let input =
         json!({ "name": "INPUT", "shape": [1, 2], "datatype": "INT32", "parameters": { "binary_data_size": 8 } });
     let json = json!({ "parameters": { "binary_data_output": true }, "inputs": [input] }).to_string();
@@ -89,30 +89,30 @@ async fn tensors_travel_as_bytes_in_binary_messages() {
 
 #[tokio::test]
 async fn a_closed_websocket_cancels_its_requests_and_a_stopping_server_closes_it() {
-    let (house, gate) = House::slow().await;
+    let (rig, gate) = Rig::slow().await;
     gate.close();
-    let mut given_up = open(&house, "/v2/models/slow/stream").await.unwrap();
+    let mut given_up = open(&rig, "/v2/models/slow/stream").await.unwrap();
     for n in 0..20 {
         let mut body = body("", n, &json!({}));
         body["inputs"][0]["shape"] = json!([1, n + 1]);
         body["inputs"][0]["data"] = json!(vec![n; usize::try_from(n).unwrap() + 1]);
         send(&mut given_up, &body).await;
     }
-    house.until(|house| house.metrics.in_flight().get() == 20).await;
+    rig.until(|rig| rig.metrics.in_flight().get() == 20).await;
     drop(given_up);
-    house.until(|house| house.metrics.model("slow", 1).statistics().fail.count >= 15).await;
+    rig.until(|rig| rig.metrics.model("slow", 1).statistics().fail.count >= 15).await;
     gate.open();
-    house.until(|house| house.metrics.in_flight().get() == 0).await;
+    rig.until(|rig| rig.metrics.in_flight().get() == 0).await;
 
-    let mut socket = open(&house, "/v2/models/slow/stream").await.unwrap();
+    let mut socket = open(&rig, "/v2/models/slow/stream").await.unwrap();
     gate.close();
     send(&mut socket, &body("last", 1, &json!({}))).await;
-    house.until(|_| gate.held() == 1).await;
+    rig.until(|_| gate.held() == 1).await;
     let reads = tokio::spawn(async move {
         assert_eq!(read(&mut socket).await["id"], "last");
         socket.next().await.unwrap().unwrap()
     });
-    assert_eq!(house.drain_while(|| gate.open()).await, Drained::Clean);
+    assert_eq!(rig.drain_while(|| gate.open()).await, Drained::Clean);
     let Message::Close(Some(frame)) = reads.await.unwrap() else { panic!() };
     assert_eq!(frame.code, CloseCode::Away);
 }
@@ -125,29 +125,29 @@ fn head_of_text(length: u64) -> Vec<u8> {
 #[tokio::test]
 async fn an_unfinished_message_counts_against_the_queued_bytes_limit() {
     const PART: usize = 600 << 10;
-    let house = House::with(ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() }, &[]);
+    let rig = Rig::with(ServerLimits { queued: Size(1 << 20), ..ServerLimits::default() }, &[]);
     let begin = [head_of_text(60_000_000), vec![b' '; PART]].concat();
-    let mut first = open(&house, "/v2/models/same/stream").await.unwrap();
+    let mut first = open(&rig, "/v2/models/same/stream").await.unwrap();
     first.get_mut().write_all(&begin).await.unwrap();
-    house.until(|house| house.metrics.queued().get() == i64::try_from(begin.len()).unwrap()).await;
-    let mut second = open(&house, "/v2/models/same/stream").await.unwrap();
+    rig.until(|rig| rig.metrics.queued().get() == i64::try_from(begin.len()).unwrap()).await;
+    let mut second = open(&rig, "/v2/models/same/stream").await.unwrap();
     second.get_mut().write_all(&begin).await.unwrap();
     assert_eq!(read(&mut second).await["reason"], "queue_full");
     let Some(Ok(Message::Close(Some(frame)))) = second.next().await else { panic!() };
     assert_eq!(frame.code, CloseCode::Again);
     // A small message still fits, and a disconnected client does not count any more.
-    let mut third = open(&house, "/v2/models/same/stream").await.unwrap();
+    let mut third = open(&rig, "/v2/models/same/stream").await.unwrap();
     send(&mut third, &body("small", 1, &json!({}))).await;
     assert_eq!(read(&mut third).await["id"], "small");
     drop((first, second));
-    house.until(|house| house.metrics.queued().get() == 0).await;
+    rig.until(|rig| rig.metrics.queued().get() == 0).await;
 }
 
 #[tokio::test]
 async fn a_websocket_is_closed_if_a_message_stalls_but_not_between_messages() {
     let connections = Connections { body: Span(Duration::from_millis(60)), ..Connections::default() };
-    let house = House::served(ServerOptions { connections, ..ServerOptions::default() });
-    let mut socket = open(&house, "/v2/models/same/stream").await.unwrap();
+    let rig = Rig::served(ServerOptions { connections, ..ServerOptions::default() });
+    let mut socket = open(&rig, "/v2/models/same/stream").await.unwrap();
     socket.send(Message::Ping(vec![1; 100].into())).await.unwrap();
     assert!(matches!(socket.next().await, Some(Ok(Message::Pong(_)))));
     send(&mut socket, &body("whole", 1, &json!({}))).await;

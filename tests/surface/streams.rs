@@ -10,17 +10,17 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Streaming};
 
-use crate::house::{END, House, START, parameter, request, step, values};
+use crate::rig::{END, Rig, START, parameter, request, step, values};
 
 type Sender = mpsc::Sender<ModelInferRequest>;
 
-async fn open(house: &House, metadata: Option<&'static str>) -> (Sender, Streaming<ModelStreamInferResponse>) {
+async fn open(rig: &Rig, metadata: Option<&'static str>) -> (Sender, Streaming<ModelStreamInferResponse>) {
     let (sender, receiver) = mpsc::channel(4096);
     let mut request = Request::new(ReceiverStream::new(receiver));
     if let Some(key) = metadata {
         request.metadata_mut().insert(key, "true".parse().unwrap());
     }
-    let replies = house.client().await.model_stream_infer(request).await.unwrap().into_inner();
+    let replies = rig.client().await.model_stream_infer(request).await.unwrap().into_inner();
     (sender, replies)
 }
 
@@ -32,9 +32,9 @@ async fn next(replies: &mut Streaming<ModelStreamInferResponse>) -> Result<Model
 
 #[tokio::test]
 async fn stream_replies_keep_the_order_of_their_requests_across_models() {
-    let slow = ("slow", crate::house::SAME, "identity INT32 dims=-1 cost=200000");
-    let house = House::with(ServerLimits::default(), &[slow]);
-    let (sender, mut replies) = open(&house, None).await;
+    let slow = ("slow", crate::rig::SAME, "identity INT32 dims=-1 cost=200000");
+    let rig = Rig::with(ServerLimits::default(), &[slow]);
+    let (sender, mut replies) = open(&rig, None).await;
     for n in 0..300 {
         let model = if n % 100 == 0 { "slow" } else { "same" };
         sender.send(request(model, &n.to_string(), &[n])).await.unwrap();
@@ -50,8 +50,8 @@ async fn stream_replies_keep_the_order_of_their_requests_across_models() {
 
 #[tokio::test]
 async fn steps_sent_ahead_are_run_in_their_order() {
-    let house = House::new();
-    let (sender, mut replies) = open(&house, None).await;
+    let rig = Rig::new();
+    let (sender, mut replies) = open(&rig, None).await;
     for n in 0..100 {
         for sequence in [7, 8, 9] {
             let flags: &[&str] = if n == 0 { &[START] } else { &[] };
@@ -67,8 +67,8 @@ async fn steps_sent_ahead_are_run_in_their_order() {
 
 #[tokio::test]
 async fn errors_are_replies_and_the_stream_continues() {
-    let house = House::new();
-    let (sender, mut replies) = open(&house, None).await;
+    let rig = Rig::new();
+    let (sender, mut replies) = open(&rig, None).await;
     let mut odd = request("same", "odd", &[1]);
     odd.inputs[0].datatype = "FLOAT".to_owned();
     let wrong = [step(5, "no start", 1, &[]), request("nope", "no model", &[1]), odd, step(6, "run", -13, &[START])];
@@ -91,7 +91,7 @@ async fn errors_are_replies_and_the_stream_continues() {
         assert_eq!(said, Some(ParameterChoice::StringParam(reason.to_owned())));
     }
     assert_eq!(next(&mut replies).await.unwrap().id, "good");
-    let counted = house.metrics.encode();
+    let counted = rig.metrics.encode();
     let line =
         r#"sequor_requests_total{model="sum",api="kserve_grpc",code="INVALID_ARGUMENT",reason="never_started"} 1"#;
     assert!(counted.contains(line), "{counted}");
@@ -99,8 +99,8 @@ async fn errors_are_replies_and_the_stream_continues() {
 
 #[tokio::test]
 async fn a_strict_stream_ends_with_its_first_error() {
-    let house = House::new();
-    let (sender, mut replies) = open(&house, Some("triton_grpc_error")).await;
+    let rig = Rig::new();
+    let (sender, mut replies) = open(&rig, Some("triton_grpc_error")).await;
     sender.send(request("same", "a", &[1])).await.unwrap();
     sender.send(request("nope", "b", &[1])).await.unwrap();
     assert_eq!(next(&mut replies).await.unwrap().id, "a");
@@ -111,8 +111,8 @@ async fn a_strict_stream_ends_with_its_first_error() {
 
 #[tokio::test]
 async fn the_last_answer_of_a_request_is_marked_as_final_if_requested() {
-    let house = House::new();
-    let (sender, mut replies) = open(&house, None).await;
+    let rig = Rig::new();
+    let (sender, mut replies) = open(&rig, None).await;
     let mut asked = request("same", "", &[1]);
     let flag = parameter(ParameterChoice::BoolParam(true));
     asked.parameters.insert("triton_enable_empty_final_response".to_owned(), flag.clone());
@@ -122,29 +122,29 @@ async fn the_last_answer_of_a_request_is_marked_as_final_if_requested() {
 
 #[tokio::test]
 async fn a_dropped_stream_cancels_its_requests_in_flight() {
-    let (house, gate) = House::slow().await;
+    let (rig, gate) = Rig::slow().await;
     gate.close();
-    let (sender, replies) = open(&house, None).await;
+    let (sender, replies) = open(&rig, None).await;
     for n in 0..50 {
         // Different lengths do not batch, so each request is a separate run.
         sender.send(request("slow", "", &vec![n; usize::try_from(n).unwrap() + 1])).await.unwrap();
     }
-    house.until(|house| house.metrics.in_flight().get() == 50).await;
-    house.until(|_| gate.held() == 1).await;
+    rig.until(|rig| rig.metrics.in_flight().get() == 50).await;
+    rig.until(|_| gate.held() == 1).await;
     drop(replies);
     drop(sender);
-    house.until(|house| house.metrics.model("slow", 1).statistics().fail.count >= 45).await;
+    rig.until(|rig| rig.metrics.model("slow", 1).statistics().fail.count >= 45).await;
     gate.open();
-    house.until(|house| house.metrics.in_flight().get() == 0).await;
-    let statistics = house.metrics.model("slow", 1).statistics();
+    rig.until(|rig| rig.metrics.in_flight().get() == 0).await;
+    let statistics = rig.metrics.model("slow", 1).statistics();
     assert!(statistics.success.count <= 6, "{statistics:?}");
 }
 
 /// Sends `count` requests with answers of 256 KiB each, and reads no answers for a while.
 async fn does_not_read(metadata: Option<&'static str>, count: u64, large: ModelInferRequest) {
     let limits = ServerLimits { stream_unread: Size(1 << 20), ..ServerLimits::default() };
-    let house = House::with(limits, &[]);
-    let (sender, mut replies) = open(&house, metadata).await;
+    let rig = Rig::with(limits, &[]);
+    let (sender, mut replies) = open(&rig, metadata).await;
     // The sockets can take some hundred KiB of the answers.
     let sends = tokio::spawn(async move {
         for n in 0..count {
@@ -153,15 +153,15 @@ async fn does_not_read(metadata: Option<&'static str>, count: u64, large: ModelI
             }
         }
     });
-    let ran = |house: &House| house.metrics.model("same", 1).statistics().success.count;
-    house.until(|house| ran(house) >= 4).await;
+    let ran = |rig: &Rig| rig.metrics.model("same", 1).statistics().success.count;
+    rig.until(|rig| ran(rig) >= 4).await;
     // Meanwhile, many requests of another client run.
-    let mut other = house.client().await;
+    let mut other = rig.client().await;
     for n in 0..200 {
         let answer = other.model_infer(step(1, "", n, if n == 0 { &[START] } else { &[] })).await.unwrap();
         assert_eq!(values(answer.get_ref()), [n * (n + 1) / 2]);
     }
-    let held = ran(&house);
+    let held = ran(&rig);
     assert!(held < count / 2, "{held} of {count} were run though the client does not read");
     for n in 0..count {
         assert_eq!(next(&mut replies).await.unwrap().id, n.to_string());
@@ -185,18 +185,18 @@ async fn unread_typed_replies_of_a_client_are_limited() {
 
 #[tokio::test]
 async fn a_stopping_server_answers_what_it_has_and_ends_the_stream() {
-    let (house, gate) = House::slow().await;
-    let (sender, mut replies) = open(&house, None).await;
+    let (rig, gate) = Rig::slow().await;
+    let (sender, mut replies) = open(&rig, None).await;
     sender.send(step(3, "first", 1, &[START])).await.unwrap();
     assert_eq!(next(&mut replies).await.unwrap().id, "first");
     gate.close();
     sender.send(request("slow", "second", &[1])).await.unwrap();
-    house.until(|_| gate.held() == 1).await;
+    rig.until(|_| gate.held() == 1).await;
     let reads = tokio::spawn(async move {
         assert_eq!(next(&mut replies).await.unwrap().id, "second");
         replies.next().await.unwrap().unwrap_err()
     });
-    assert_eq!(house.drain_while(|| gate.open()).await, Drained::Clean);
+    assert_eq!(rig.drain_while(|| gate.open()).await, Drained::Clean);
     let status = reads.await.unwrap();
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(status.metadata().get("sequor-reason").unwrap(), "draining");
@@ -205,12 +205,12 @@ async fn a_stopping_server_answers_what_it_has_and_ends_the_stream() {
 
 #[tokio::test]
 async fn a_sequence_outlives_its_stream() {
-    let house = House::new();
-    let (sender, mut replies) = open(&house, None).await;
+    let rig = Rig::new();
+    let (sender, mut replies) = open(&rig, None).await;
     sender.send(step(4, "", 40, &[START])).await.unwrap();
     assert_eq!(values(&next(&mut replies).await.unwrap()), [40]);
     drop((sender, replies));
-    let (sender, mut replies) = open(&house, None).await;
+    let (sender, mut replies) = open(&rig, None).await;
     sender.send(step(4, "", 2, &[END])).await.unwrap();
     assert_eq!(values(&next(&mut replies).await.unwrap()), [42]);
 }

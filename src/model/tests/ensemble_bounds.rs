@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sequor_core::{Id, Refusal, Shape};
 
-use super::ensembles::{House, LONG, both_ways, ensemble, member, request};
+use super::ensembles::{LONG, Rig, both_ways, ensemble, member, request};
 use crate::backend::mock::RunHook;
 use crate::error::Failure;
 use crate::model::*;
@@ -40,14 +40,14 @@ fn many_requests_cancelled_at_a_gate_neither_run_nor_block_others() {
     let (hook, release, runs) = stalled();
     let models =
         [("one", "", ensemble("one", &["p"], "max_inflight_requests: 1")), ("p", "identity INT32", PLAIN.to_owned())];
-    let house = House::with(&models, Clock::default(), Some(hook));
-    let first = house.repository.submit(request("one", 0, 7, |s| s.id = Id::None)).unwrap();
+    let rig = Rig::with(&models, Clock::default(), Some(hook));
+    let first = rig.repository.submit(request("one", 0, 7, |s| s.id = Id::None)).unwrap();
     while runs.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
     let waiting: Vec<Pending> =
-        (0..10_000).map(|n| house.repository.submit(request("one", 0, n, |s| s.id = Id::None)).unwrap()).collect();
-    let last = house.repository.submit(request("one", 0, 8, |s| s.id = Id::None)).unwrap();
+        (0..10_000).map(|n| rig.repository.submit(request("one", 0, n, |s| s.id = Id::None)).unwrap()).collect();
+    let last = rig.repository.submit(request("one", 0, 8, |s| s.id = Id::None)).unwrap();
     drop(waiting);
     drop(release);
     assert_eq!(answer(first).unwrap().outputs[0].tensor.data[..], 7i32.to_le_bytes());
@@ -73,10 +73,10 @@ fn requests_between_two_ensemble_steps_are_limited() {
         ("fast", "identity INT32 dims=1,1", PLAIN.replace("dims: 1", "dims: 1 reshape { shape: [ 1, 1 ] }")),
         ("slow", "identity INT32", PLAIN.to_owned()),
     ];
-    let house = House::with(&models, Clock::default(), Some(hook));
-    assert_eq!(house.faults("two"), [""; 0]);
+    let rig = Rig::with(&models, Clock::default(), Some(hook));
+    assert_eq!(rig.faults("two"), [""; 0]);
     let all: Vec<Pending> =
-        (0..20).map(|n| house.repository.submit(request("two", 0, n, |s| s.id = Id::None)).unwrap()).collect();
+        (0..20).map(|n| rig.repository.submit(request("two", 0, n, |s| s.id = Id::None)).unwrap()).collect();
     while stalled_runs.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
@@ -84,7 +84,7 @@ fn requests_between_two_ensemble_steps_are_limited() {
     for n in 0..100 {
         let mut alone = request("fast", 0, n, |s| s.id = Id::None);
         alone.inputs[0].name = "INPUT".to_owned();
-        house.send(alone).unwrap();
+        rig.send(alone).unwrap();
     }
     let of_ensemble = fast_runs.load(Ordering::SeqCst) - 100;
     assert!(of_ensemble <= 2, "one is in the second step, one waits for it, and {of_ensemble} ran in the first one");
@@ -98,51 +98,51 @@ fn requests_between_two_ensemble_steps_are_limited() {
 fn a_step_that_the_first_member_does_not_take_leaves_the_sequence_as_it_was() {
     let mut models = both_ways(8, LONG);
     models[0].2 = models[0].2.replace("TYPE_INT32 dims: 1 } output", "TYPE_INT32 dims: -1 } output");
-    let house = House::new(&models);
-    assert_eq!(house.faults("ab"), [""; 0]);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    let rig = Rig::new(&models);
+    assert_eq!(rig.faults("ab"), [""; 0]);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let mut wide = request("ab", 1, 5, |_| {});
     wide.inputs[0].tensor.shape = Shape::new(&[1, 2]);
     wide.inputs[0].tensor.data = bytes::Bytes::from_static(&[0; 8]);
-    match house.send(wide) {
+    match rig.send(wide) {
         Err(Failure::Member { member, ended, may_retry, .. }) => {
             assert_eq!((member.as_str(), ended, may_retry), ("a", false, true));
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "nothing of it ran");
+    assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "nothing of it ran");
 }
 
 /// Two ensembles, and a client of a member, that use one id.
 #[test]
 fn a_start_takes_no_sequence_of_another_ensemble_or_client() {
-    let house = House::both_ways(8);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-    assert_eq!(member(house.value("ba", 1, 7, |s| s.start = true)), ("a".to_owned(), true, true));
+    let rig = Rig::both_ways(8);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    assert_eq!(member(rig.value("ba", 1, 7, |s| s.start = true)), ("a".to_owned(), true, true));
     let alone = |id: u64, start: bool| {
         let mut alone = request("b", id, 5, |s| s.start = start);
         alone.inputs[0].name = "INPUT".to_owned();
-        house.send(alone)
+        rig.send(alone)
     };
     assert!(matches!(alone(1, true), Err(Failure::Refused(refused)) if refused.refusal == Refusal::Live));
-    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "it goes on");
+    assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "it goes on");
     alone(2, true).unwrap();
-    assert_eq!(member(house.value("ab", 2, 5, |s| s.start = true)), ("b".to_owned(), true, true));
-    assert_eq!(["ab", "ba", "a", "b"].map(|model| house.live(model)), [1, 0, 1, 2]);
+    assert_eq!(member(rig.value("ab", 2, 5, |s| s.start = true)), ("b".to_owned(), true, true));
+    assert_eq!(["ab", "ba", "a", "b"].map(|model| rig.live(model)), [1, 0, 1, 2]);
     let second = alone(2, false).unwrap();
     assert_eq!(second.outputs[0].tensor.data[..], 10i32.to_le_bytes(), "so does that of the client");
     // It restarts its own sequence.
-    assert_eq!(house.value("ab", 1, 7, |s| s.start = true).unwrap(), 7);
-    assert!(house.repository.drop_sequence("ab", &Id::Int(1)).unwrap());
-    assert_eq!(house.value("ba", 1, 7, |s| s.start = true).unwrap(), 7, "the id is free");
+    assert_eq!(rig.value("ab", 1, 7, |s| s.start = true).unwrap(), 7);
+    assert!(rig.repository.drop_sequence("ab", &Id::Int(1)).unwrap());
+    assert_eq!(rig.value("ba", 1, 7, |s| s.start = true).unwrap(), 7, "the id is free");
 }
 
 /// A repository over the store in this folder, with room for four states in memory.
-fn over_store(folder: &Path) -> House {
+fn over_store(folder: &Path) -> Rig {
     let opened = tier::open(folder, u64::MAX, Duration::ZERO).unwrap();
     let epoch = opened.tier.next_epoch(1).unwrap();
     let store = Some(Arc::new(SequenceStore::new(Arc::new(opened.tier), epoch, Clock::default()).unwrap()));
-    House::empty(RepositoryOptions { store, state_limit: 16, reply_pool: 1 << 20, ..RepositoryOptions::default() })
+    Rig::empty(RepositoryOptions { store, state_limit: 16, reply_pool: 1 << 20, ..RepositoryOptions::default() })
 }
 
 /// A member keeps sequences on disk, and memory is full.
@@ -150,39 +150,39 @@ fn over_store(folder: &Path) -> House {
 fn sequences_of_an_ensemble_stay_in_memory_and_end_with_the_server() {
     for when in ["drain", "step", "every"] {
         let store = tempfile::tempdir().unwrap();
-        let fill = |house: &House| {
+        let fill = |rig: &Rig| {
             for (model, graph, config) in both_ways(8, LONG) {
-                house.put(model, graph, &config);
+                rig.put(model, graph, &config);
             }
             let toml = format!("[durability]\nwhen = \"{when}\"\n");
-            fs_err::write(house.folder.path().join("a/sequor.toml"), toml).unwrap();
-            house.repository.load_all(house.folder.path()).unwrap();
+            fs_err::write(rig.folder.path().join("a/sequor.toml"), toml).unwrap();
+            rig.repository.load_all(rig.folder.path()).unwrap();
         };
-        let house = over_store(store.path());
-        fill(&house);
+        let rig = over_store(store.path());
+        fill(&rig);
         let alone = |id: u64, start: bool| {
             let mut alone = request("a", id, 5, |s| s.start = start);
             alone.inputs[0].name = "INPUT".to_owned();
-            house.send(alone).map(|answer| i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap()))
+            rig.send(alone).map(|answer| i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap()))
         };
         // Two states of the ensemble, and two of the member's own client.
-        assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+        assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
         assert_eq!([11, 12, 13].map(|id| alone(id, true).unwrap()), [5; 3]);
-        let kept = |house: &House| house.repository.resumable("a").unwrap().len();
-        assert_eq!((house.live("a"), kept(&house)), (3, 1), "{when}: one of the client has left memory");
-        assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "{when}");
+        let kept = |rig: &Rig| rig.repository.resumable("a").unwrap().len();
+        assert_eq!((rig.live("a"), kept(&rig)), (3, 1), "{when}: one of the client has left memory");
+        assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "{when}");
         assert_eq!([11, 12, 13].map(|id| alone(id, false).unwrap()), [10; 3]);
-        assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 18, "{when}");
+        assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 18, "{when}");
         // The other member has only sequences of ensembles, and none of them leaves.
-        let refused = house.value("ab", 2, 5, |s| s.start = true);
+        let refused = rig.value("ab", 2, 5, |s| s.start = true);
         assert!(matches!(refused, Err(Failure::Member { member, .. }) if member == "b"), "{when}");
-        assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 26, "{when}");
-        drop(house);
-        let house = over_store(store.path());
-        fill(&house);
-        let ids: HashSet<Id> = house.repository.resumable("a").unwrap().into_iter().map(|kept| kept.id).collect();
+        assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 26, "{when}");
+        drop(rig);
+        let rig = over_store(store.path());
+        fill(&rig);
+        let ids: HashSet<Id> = rig.repository.resumable("a").unwrap().into_iter().map(|kept| kept.id).collect();
         assert_eq!(ids, HashSet::from([11u64, 12, 13].map(Id::from)), "{when}");
-        assert!(matches!(house.value("ab", 1, 1, |_| {}), Err(Failure::Refused(_))), "{when}");
+        assert!(matches!(rig.value("ab", 1, 1, |_| {}), Err(Failure::Refused(_))), "{when}");
     }
 }
 
@@ -191,21 +191,21 @@ fn sequences_of_an_ensemble_stay_in_memory_and_end_with_the_server() {
 fn a_members_new_load_takes_no_sequence_from_an_ensemble() {
     for when in ["drain", "step"] {
         let store = tempfile::tempdir().unwrap();
-        let house = over_store(store.path());
+        let rig = over_store(store.path());
         for (model, graph, config) in both_ways(8, LONG) {
-            house.put(model, graph, &config);
+            rig.put(model, graph, &config);
         }
         let toml = format!("[durability]\nwhen = \"{when}\"\n[reload]\ndrain = \"0s\"\nthen = \"carry\"\n");
-        fs_err::write(house.folder.path().join("a/sequor.toml"), toml).unwrap();
-        house.repository.load_all(house.folder.path()).unwrap();
-        assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-        house.put("a", "accumulate INT32 poison=99", &both_ways(8, LONG)[2].2);
-        house.repository.load_all(house.folder.path()).unwrap();
-        (0..20).for_each(|_| house.repository.tick());
-        assert_eq!(house.repository.resumable("a").unwrap().len(), 0, "{when}");
+        fs_err::write(rig.folder.path().join("a/sequor.toml"), toml).unwrap();
+        rig.repository.load_all(rig.folder.path()).unwrap();
+        assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+        rig.put("a", "accumulate INT32 poison=99", &both_ways(8, LONG)[2].2);
+        rig.repository.load_all(rig.folder.path()).unwrap();
+        (0..20).for_each(|_| rig.repository.tick());
+        assert_eq!(rig.repository.resumable("a").unwrap().len(), 0, "{when}");
         let mut alone = request("a", 1, 5, |s| s.start = true);
         alone.inputs[0].name = "INPUT".to_owned();
-        assert!(matches!(house.send(alone), Err(Failure::Refused(_))), "{when}: the ensemble has it");
-        assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "{when}");
+        assert!(matches!(rig.send(alone), Err(Failure::Refused(_))), "{when}: the ensemble has it");
+        assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "{when}");
     }
 }

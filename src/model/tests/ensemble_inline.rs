@@ -1,16 +1,16 @@
 //! The steps of an ensemble on the thread of the connection that brings the request.
 
-use super::ensembles::{House, LONG, accumulator, ensemble, request};
+use super::ensembles::{LONG, Rig, accumulator, ensemble, request};
 use super::inline_steps::{TRIES, inline_steps, send_here};
 use crate::model::*;
 
 /// Sends requests until one of them has run in each of these members on this thread.
-fn runs_here(house: &House, members: &[&str], ask: impl Fn(i32) -> InferRequest) -> bool {
+fn runs_here(rig: &Rig, members: &[&str], ask: impl Fn(i32) -> InferRequest) -> bool {
     (0..TRIES).any(|n| {
-        let before = inline_steps(house, members);
-        let (is_here, answer) = send_here(house, ask(n));
+        let before = inline_steps(rig, members);
+        let (is_here, answer) = send_here(rig, ask(n));
         assert_eq!(answer.outputs[0].tensor.data[..], n.to_le_bytes());
-        let after = inline_steps(house, members);
+        let after = inline_steps(rig, members);
         is_here && before.iter().zip(&after).all(|(before, after)| after == &(before + 1))
     })
 }
@@ -29,9 +29,9 @@ fn short_steps_of_all_members_run_on_the_thread_that_brings_the_request() {
         ("q", "identity INT32", plain()),
         ("r", "identity INT32", plain()),
     ];
-    let house = House::with(&models, Clock::manual_for_work(), None);
+    let rig = Rig::with(&models, Clock::manual_for_work(), None);
     let ask = |n| request("three", 0, n, |step| step.id = sequor_core::Id::None);
-    assert!(runs_here(&house, &["p", "q", "r"], ask));
+    assert!(runs_here(&rig, &["p", "q", "r"], ask));
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn short_steps_of_sequences_run_on_the_thread_that_brings_the_request() {
         ("a", "accumulate INT32", accumulator(4, LONG)),
         ("b", "accumulate INT32", accumulator(4, LONG)),
     ];
-    let house = House::with(&models, Clock::manual_for_work(), None);
+    let rig = Rig::with(&models, Clock::manual_for_work(), None);
     let ask = |n| request("ab", n as u64 + 1, n, |step| (step.start, step.end) = (true, true));
-    assert!(runs_here(&house, &["a", "b"], ask));
-    assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [0; 3]);
+    assert!(runs_here(&rig, &["a", "b"], ask));
+    assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [0; 3]);
 }

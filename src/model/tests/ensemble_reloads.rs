@@ -1,20 +1,20 @@
 //! The effect of a member's new load on ensembles in service.
 
-use super::ensembles::{House, LONG, accumulator, both_ways, ensemble};
+use super::ensembles::{LONG, Rig, accumulator, both_ways, ensemble};
 use crate::config::server::file::ControlMode;
 use crate::error::{ControlFailure, Failure};
 use crate::model::*;
 
-/// Lets clients load models of this house.
-fn explicit(house: House) -> House {
-    let directories = vec![house.folder.path().to_owned()];
-    house.repository.govern(RepositoryControl { directories, mode: ControlMode::Explicit });
-    house
+/// Lets clients load models of this rig.
+fn explicit(rig: Rig) -> Rig {
+    let directories = vec![rig.folder.path().to_owned()];
+    rig.repository.govern(RepositoryControl { directories, mode: ControlMode::Explicit });
+    rig
 }
 
 /// Loads a model again, and returns the faults.
-fn load(house: &House, model: &str) -> Vec<String> {
-    match house.repository.load_by_request(model, None) {
+fn load(rig: &Rig, model: &str) -> Vec<String> {
+    match rig.repository.load_by_request(model, None) {
         Ok(()) => Vec::new(),
         Err(Failure::Control(ControlFailure::Failed { why, .. })) => why,
         other => panic!("{other:?}"),
@@ -23,58 +23,58 @@ fn load(house: &House, model: &str) -> Vec<String> {
 
 #[test]
 fn a_member_keeps_its_load_if_an_ensemble_cannot_use_the_new_load() {
-    let house = explicit(House::both_ways(4));
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    let rig = explicit(Rig::both_ways(4));
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let wide = accumulator(4, LONG).replace("dims: 1", "dims: 2");
-    house.put("b", "accumulate INT32 dims=2", &wide);
-    let faults = load(&house, "b");
+    rig.put("b", "accumulate INT32 dims=2", &wide);
+    let faults = load(&rig, "b");
     for ensemble in ["ab", "ba"] {
         let said = format!("b: ensemble '{ensemble}' is in service and does not fit this load: ");
         let fault = faults.iter().find(|fault| fault.starts_with(&said)).unwrap_or_else(|| panic!("{faults:?}"));
         assert!(fault.contains("inconsistent shape"), "{fault}");
     }
-    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "live sequences go on");
-    assert_eq!(house.value("ba", 2, 5, |s| s.start = true).unwrap(), 5, "and new ones begin");
+    assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "live sequences go on");
+    assert_eq!(rig.value("ba", 2, 5, |s| s.start = true).unwrap(), 5, "and new ones begin");
     // Without that conflict, it loads.
-    house.put("b", "accumulate INT32 poison=77", &accumulator(8, LONG));
-    assert_eq!(load(&house, "b"), [""; 0]);
-    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 18);
+    rig.put("b", "accumulate INT32 poison=77", &accumulator(8, LONG));
+    assert_eq!(load(&rig, "b"), [""; 0]);
+    assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 18);
 }
 
 #[test]
 fn a_member_that_changes_with_its_ensembles_takes_them_along() {
-    let house = explicit(House::new(&[
+    let rig = explicit(Rig::new(&[
         ("ab", "", ensemble("ab", &["a", "b"], "")),
         ("a", "accumulate INT32", accumulator(4, LONG)),
         ("b", "accumulate INT32", accumulator(4, LONG)),
     ]));
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     // The second member has no sequences from now on. The ensemble's configuration still fits it.
-    house.put("b", "identity INT32", PLAIN);
-    assert_eq!(load(&house, "b"), [""; 0]);
-    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "a live sequence goes on in the loads that it began in");
-    assert_eq!(house.value("ab", 2, 5, |s| s.start = true).unwrap(), 5);
-    assert_eq!(house.value("ab", 2, 5, |_| {}).unwrap(), 10, "the new plan knows that b is stateless");
-    assert_eq!((house.live("a"), house.live("b")), (2, 1));
+    rig.put("b", "identity INT32", PLAIN);
+    assert_eq!(load(&rig, "b"), [""; 0]);
+    assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "a live sequence goes on in the loads that it began in");
+    assert_eq!(rig.value("ab", 2, 5, |s| s.start = true).unwrap(), 5);
+    assert_eq!(rig.value("ab", 2, 5, |_| {}).unwrap(), 10, "the new plan knows that b is stateless");
+    assert_eq!((rig.live("a"), rig.live("b")), (2, 1));
     // Both members' shapes change. With the ensemble's file changed too, all loads succeed, in any order.
-    house.put("ab", "", &ensemble("ab", &["b"], "").replace("dims: 1", "dims: 2"));
-    house.put("b", "identity INT32 dims=2", &PLAIN.replace("dims: 1", "dims: 2"));
-    assert_eq!(load(&house, "b"), [""; 0]);
-    let metadata = house.repository.find("ab", "").unwrap().metadata();
+    rig.put("ab", "", &ensemble("ab", &["b"], "").replace("dims: 1", "dims: 2"));
+    rig.put("b", "identity INT32 dims=2", &PLAIN.replace("dims: 1", "dims: 2"));
+    assert_eq!(load(&rig, "b"), [""; 0]);
+    let metadata = rig.repository.find("ab", "").unwrap().metadata();
     assert_eq!(metadata.inputs[0].dims.to_string(), "[-1,2]");
 }
 
 #[test]
 fn an_unload_takes_the_members_along_if_it_is_asked_to() {
-    let house = explicit(House::both_ways(4));
-    let ready = |model: &str| house.repository.find(model, "").is_ok();
+    let rig = explicit(Rig::both_ways(4));
+    let ready = |model: &str| rig.repository.find(model, "").is_ok();
     let served = || ["ab", "ba", "a", "b"].map(ready);
-    house.repository.unload_by_request("ab", true).unwrap();
+    rig.repository.unload_by_request("ab", true).unwrap();
     assert_eq!(served(), [false, true, true, true], "another ensemble needs them");
-    house.repository.unload_by_request("ba", true).unwrap();
+    rig.repository.unload_by_request("ba", true).unwrap();
     assert_eq!(served(), [false; 4]);
-    assert_eq!(load(&house, "ab"), [""; 0]);
-    house.repository.unload_by_request("ab", false).unwrap();
+    assert_eq!(load(&rig, "ab"), [""; 0]);
+    rig.repository.unload_by_request("ab", false).unwrap();
     assert_eq!(served(), [false, false, true, true]);
 }
 
@@ -85,10 +85,10 @@ const PLAIN: &str = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INP
 fn an_ensemble_is_planned_again_when_a_member_becomes_stateful() {
     let mut models = both_ways(4, LONG).to_vec();
     models[3] = ("b", "identity INT32", PLAIN.to_owned());
-    let house = explicit(House::new(&models));
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-    house.put("b", "accumulate INT32", &accumulator(4, LONG));
-    assert_eq!(load(&house, "b"), [""; 0]);
-    assert_eq!(house.value("ba", 2, 5, |s| s.start = true).unwrap(), 5);
-    assert_eq!(house.value("ba", 2, 1, |_| {}).unwrap(), 11, "both members remember");
+    let rig = explicit(Rig::new(&models));
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    rig.put("b", "accumulate INT32", &accumulator(4, LONG));
+    assert_eq!(load(&rig, "b"), [""; 0]);
+    assert_eq!(rig.value("ba", 2, 5, |s| s.start = true).unwrap(), 5);
+    assert_eq!(rig.value("ba", 2, 1, |_| {}).unwrap(), 11, "both members remember");
 }

@@ -49,44 +49,44 @@ pub(super) fn accumulator(slots: u32, idle: &str) -> String {
 pub(super) const LONG: &str = "max_sequence_idle_microseconds: 600000000";
 
 /// A repository of models, loaded in the given order.
-pub(super) struct House {
+pub(super) struct Rig {
     pub(super) repository: Repository,
     pub(super) folder: TempDir,
     pub(super) metrics: Metrics,
     clock: Clock,
 }
 
-impl Drop for House {
+impl Drop for Rig {
     fn drop(&mut self) {
         self.repository.stop();
     }
 }
 
-impl House {
-    pub(super) fn new(models: &[(&str, &str, String)]) -> House {
-        House::with(models, Clock::default(), None)
+impl Rig {
+    pub(super) fn new(models: &[(&str, &str, String)]) -> Rig {
+        Rig::with(models, Clock::default(), None)
     }
 
     /// Each model is its name, its graph (empty for an ensemble), and its configuration.
-    pub(super) fn with(models: &[(&str, &str, String)], clock: Clock, hook: Option<RunHook>) -> House {
+    pub(super) fn with(models: &[(&str, &str, String)], clock: Clock, hook: Option<RunHook>) -> Rig {
         let folder = tempfile::tempdir().unwrap();
         let options = RepositoryOptions { clock: clock.clone(), reply_pool: 1 << 20, ..RepositoryOptions::default() };
         let backend = hook.map_or_else(MockBackend::new, MockBackend::with_hook);
         let metrics = Metrics::new(true);
         let repository = Repository::new(Arc::new(backend), options, metrics.clone()).unwrap();
-        let house = House { repository, folder, metrics, clock };
+        let rig = Rig { repository, folder, metrics, clock };
         for (name, graph, config) in models {
-            house.put(name, graph, config);
+            rig.put(name, graph, config);
         }
-        house.repository.load_all(house.folder.path()).unwrap();
-        house
+        rig.repository.load_all(rig.folder.path()).unwrap();
+        rig
     }
 
-    /// A house without models yet.
-    pub(super) fn empty(options: RepositoryOptions) -> House {
+    /// A rig without models yet.
+    pub(super) fn empty(options: RepositoryOptions) -> Rig {
         let (clock, metrics) = (options.clock.clone(), Metrics::new(true));
         let repository = Repository::new(Arc::new(MockBackend::new()), options, metrics.clone()).unwrap();
-        House { repository, folder: tempfile::tempdir().unwrap(), metrics, clock }
+        Rig { repository, folder: tempfile::tempdir().unwrap(), metrics, clock }
     }
 
     pub(super) fn put(&self, name: &str, graph: &str, config: &str) {
@@ -98,9 +98,9 @@ impl House {
         }
     }
 
-    /// The usual house: two accumulators, and ensembles over them in both orders.
-    pub(super) fn both_ways(slots: u32) -> House {
-        House::new(&both_ways(slots, LONG))
+    /// The usual rig: two accumulators, and ensembles over them in both orders.
+    pub(super) fn both_ways(slots: u32) -> Rig {
+        Rig::new(&both_ways(slots, LONG))
     }
 
     pub(super) fn faults(&self, model: &str) -> Vec<String> {
@@ -187,8 +187,8 @@ pub(super) fn member(answer: Result<i32, Failure>) -> (String, bool, bool) {
 }
 
 /// How a sequence of this id ended, according to the next step's refusal.
-fn ended(house: &House, model: &str, id: u64) -> (EndReason, Option<String>) {
-    match house.value(model, id, 1, |_| {}) {
+fn ended(rig: &Rig, model: &str, id: u64) -> (EndReason, Option<String>) {
+    match rig.value(model, id, 1, |_| {}) {
         Err(Failure::Refused(refused)) => match refused.refusal {
             Refusal::Unknown(Some(stone)) => (stone.why, refused.member),
             other => panic!("{other:?}"),
@@ -199,11 +199,11 @@ fn ended(house: &House, model: &str, id: u64) -> (EndReason, Option<String>) {
 
 #[test]
 fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
-    let house = House::both_ways(64);
+    let rig = Rig::both_ways(64);
     let all_live = Barrier::new(64);
     std::thread::scope(|scope| {
         for id in 1..=64u64 {
-            let (house, all_live) = (&house, &all_live);
+            let (rig, all_live) = (&rig, &all_live);
             scope.spawn(move || {
                 let model = if id % 2 == 0 { "ab" } else { "ba" };
                 let mut expected = Twice::default();
@@ -212,14 +212,14 @@ fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
                         all_live.wait();
                     }
                     let value = i32::try_from(id).unwrap() * 100 + step;
-                    let answer = house.value(model, id, value, |s| (s.start, s.end) = (step == 0, step == 19));
+                    let answer = rig.value(model, id, value, |s| (s.start, s.end) = (step == 0, step == 19));
                     assert_eq!(answer.unwrap(), expected.step(value), "step {step} of {model} {id}");
                 }
             });
         }
     });
-    assert_eq!(["ab", "ba", "a", "b"].map(|model| house.live(model)), [0; 4]);
-    let counted = |model: &str| house.repository.statistics(model, "").unwrap()[0].counted.clone();
+    assert_eq!(["ab", "ba", "a", "b"].map(|model| rig.live(model)), [0; 4]);
+    let counted = |model: &str| rig.repository.statistics(model, "").unwrap()[0].counted.clone();
     assert_eq!((counted("a").inference_count, counted("b").inference_count), (64 * 20, 64 * 20));
     assert_eq!((counted("ab").success.count, counted("ba").success.count), (32 * 20, 32 * 20));
     // As in Triton, each request of an ensemble counts as one run. Its time is that of its members' runs together.
@@ -242,114 +242,114 @@ fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
 #[test]
 fn ensembles_that_need_the_same_slots_in_opposite_orders_never_wait_for_each_other() {
     let seconds = std::env::var("SEQUOR_DEADLOCK_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    let (house, began) = (House::both_ways(1), Instant::now());
+    let (rig, began) = (Rig::both_ways(1), Instant::now());
     let goes_on = |round: u64| match seconds {
         Some(seconds) => began.elapsed() < Duration::from_secs(seconds),
         None => round < 10,
     };
     std::thread::scope(|scope| {
         for client in 0..64u64 {
-            let (house, goes_on) = (&house, &goes_on);
+            let (rig, goes_on) = (&rig, &goes_on);
             scope.spawn(move || {
                 for round in (0..).take_while(|round| goes_on(*round)) {
                     let id = (client << 32) + round + 1;
                     let model = if (client + round) % 2 == 0 { "ab" } else { "ba" };
                     let mut expected = Twice::default();
                     for step in 0..3 {
-                        let answer = house.value(model, id, 2, |s| (s.start, s.end) = (step == 0, step == 2));
+                        let answer = rig.value(model, id, 2, |s| (s.start, s.end) = (step == 0, step == 2));
                         assert_eq!(answer.unwrap(), expected.step(2));
                     }
                 }
             });
         }
     });
-    assert_eq!(["ab", "ba", "a", "b"].map(|model| house.live(model)), [0; 4]);
+    assert_eq!(["ab", "ba", "a", "b"].map(|model| rig.live(model)), [0; 4]);
 }
 
 #[test]
 fn a_step_that_fails_in_a_member_ends_only_its_sequence_in_all_members() {
-    let house = House::both_ways(8);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-    assert_eq!(house.value("ab", 2, 5, |s| s.start = true).unwrap(), 5);
+    let rig = Rig::both_ways(8);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    assert_eq!(rig.value("ab", 2, 5, |s| s.start = true).unwrap(), 5);
     // The first member outputs 77, and the second one fails on that.
-    assert_eq!(member(house.value("ab", 1, 72, |_| {})), ("b".to_owned(), true, false));
-    assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [1; 3], "it is over everywhere");
-    assert_eq!(ended(&house, "ab", 1), (EndReason::Member, Some("b".to_owned())));
-    assert_eq!(house.value("ab", 2, 1, |_| {}).unwrap(), 11);
+    assert_eq!(member(rig.value("ab", 1, 72, |_| {})), ("b".to_owned(), true, false));
+    assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [1; 3], "it is over everywhere");
+    assert_eq!(ended(&rig, "ab", 1), (EndReason::Member, Some("b".to_owned())));
+    assert_eq!(rig.value("ab", 2, 1, |_| {}).unwrap(), 11);
     // The first member of the other ensemble fails.
-    assert_eq!(member(house.value("ba", 3, 77, |s| s.start = true)), ("b".to_owned(), true, true));
-    assert_eq!(["ba", "a", "b"].map(|model| house.live(model)), [0, 1, 1]);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5, "the id is free");
+    assert_eq!(member(rig.value("ba", 3, 77, |s| s.start = true)), ("b".to_owned(), true, true));
+    assert_eq!(["ba", "a", "b"].map(|model| rig.live(model)), [0, 1, 1]);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5, "the id is free");
 }
 
 #[test]
 fn a_request_that_no_member_has_run_leaves_the_sequence_as_it_was() {
-    let house = House::both_ways(8);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    let rig = Rig::both_ways(8);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let mut wrong = request("ab", 1, 5, |_| {});
     wrong.inputs[0].tensor.dtype = DataType::Fp32;
-    assert!(matches!(house.send(wrong), Err(Failure::Invalid { .. })));
-    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11);
+    assert!(matches!(rig.send(wrong), Err(Failure::Invalid { .. })));
+    assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11);
 }
 
 #[test]
 fn a_start_on_a_live_id_begins_anew_in_all_members() {
-    let house = House::both_ways(8);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-    assert_eq!(house.value("ab", 1, 5, |_| {}).unwrap(), 15);
-    assert_eq!(house.value("ab", 1, 7, |s| s.start = true).unwrap(), 7);
-    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 15);
-    assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [1; 3]);
+    let rig = Rig::both_ways(8);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    assert_eq!(rig.value("ab", 1, 5, |_| {}).unwrap(), 15);
+    assert_eq!(rig.value("ab", 1, 7, |s| s.start = true).unwrap(), 7);
+    assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 15);
+    assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [1; 3]);
 }
 
 #[test]
 fn a_sequence_expires_in_all_members_at_once_and_on_the_shortest_time_of_theirs() {
     let mut models = both_ways(4, "max_sequence_idle_microseconds: 5000000");
     models[3].2 = accumulator(4, "max_sequence_idle_microseconds: 2000000");
-    let house = House::with(&models, Clock::manual(), None);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-    house.advance(Duration::from_millis(1999));
-    assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [1; 3]);
-    assert_eq!(house.value("ab", 1, 1, |_| {}).unwrap(), 11, "the clock begins anew");
-    house.advance(Duration::from_millis(2001));
-    assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [0; 3]);
-    assert_eq!(ended(&house, "ab", 1).0, EndReason::Idle);
+    let rig = Rig::with(&models, Clock::manual(), None);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    rig.advance(Duration::from_millis(1999));
+    assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [1; 3]);
+    assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "the clock begins anew");
+    rig.advance(Duration::from_millis(2001));
+    assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [0; 3]);
+    assert_eq!(ended(&rig, "ab", 1).0, EndReason::Idle);
 }
 
 #[test]
 fn a_sequence_that_one_member_loses_is_over_in_all() {
-    let house = House::both_ways(4);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-    assert!(house.repository.drop_sequence("b", &Id::Int(1)).unwrap());
-    assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [0; 3]);
-    assert_eq!(ended(&house, "ab", 1).0, EndReason::Admin);
+    let rig = Rig::both_ways(4);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    assert!(rig.repository.drop_sequence("b", &Id::Int(1)).unwrap());
+    assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [0; 3]);
+    assert_eq!(ended(&rig, "ab", 1).0, EndReason::Admin);
 }
 
 #[test]
 fn a_cancelled_start_releases_its_slots_for_a_waiting_start() {
-    let house = House::both_ways(1);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-    let waiting = house.repository.submit(request("ba", 2, 5, |s| s.start = true)).unwrap();
-    let next = house.repository.submit(request("ab", 3, 6, |s| s.start = true)).unwrap();
+    let rig = Rig::both_ways(1);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    let waiting = rig.repository.submit(request("ba", 2, 5, |s| s.start = true)).unwrap();
+    let next = rig.repository.submit(request("ab", 3, 6, |s| s.start = true)).unwrap();
     drop(waiting);
-    assert_eq!(house.live("ba"), 0);
-    assert_eq!(house.value("ab", 1, 5, |s| s.end = true).unwrap(), 15);
+    assert_eq!(rig.live("ba"), 0);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.end = true).unwrap(), 15);
     let answer = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(next).unwrap();
     assert_eq!(answer.outputs[0].tensor.data[..], 6i32.to_le_bytes());
-    assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [1; 3]);
+    assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [1; 3]);
 }
 
 #[test]
 fn a_full_member_refuses_the_start_and_no_slot_stays_taken() {
-    let house = House::both_ways(1);
-    fs_err::write(house.folder.path().join("b/sequor.toml"), "[backlog]\nmax = 0\n").unwrap();
-    house.repository.load(&house.folder.path().join("b"));
+    let rig = Rig::both_ways(1);
+    fs_err::write(rig.folder.path().join("b/sequor.toml"), "[backlog]\nmax = 0\n").unwrap();
+    rig.repository.load(&rig.folder.path().join("b"));
     // A client of the member itself has the member's only slot.
     let mut alone = request("b", 9, 5, |s| s.start = true);
     alone.inputs[0].name = "INPUT".to_owned();
-    house.send(alone).unwrap();
-    assert_eq!(member(house.value("ab", 1, 5, |s| s.start = true)), ("b".to_owned(), true, true));
-    assert_eq!(["ab", "a", "b"].map(|model| house.live(model)), [0, 0, 1]);
+    rig.send(alone).unwrap();
+    assert_eq!(member(rig.value("ab", 1, 5, |s| s.start = true)), ("b".to_owned(), true, true));
+    assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [0, 0, 1]);
 }
 
 #[test]
@@ -363,12 +363,12 @@ fn a_member_is_unloaded_only_after_its_ensembles() {
         count.fetch_add(1, Ordering::SeqCst);
         gate.lock().recv().unwrap();
     });
-    let house = House::with(&models, Clock::default(), Some(hook));
-    let pending = house.repository.submit(request("ab", 1, 5, |s| (s.start, s.end) = (true, true))).unwrap();
+    let rig = Rig::with(&models, Clock::default(), Some(hook));
+    let pending = rig.repository.submit(request("ab", 1, 5, |s| (s.start, s.end) = (true, true))).unwrap();
     while running.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
-    house.repository.drain(Duration::from_secs(600));
+    rig.repository.drain(Duration::from_secs(600));
     (0..2).for_each(|_| release.send(()).unwrap());
     let answer = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending).unwrap();
     assert_eq!(answer.outputs[0].tensor.data[..], 5i32.to_le_bytes(), "the second member served the step");
@@ -378,13 +378,13 @@ fn a_member_is_unloaded_only_after_its_ensembles() {
 fn an_ensemble_without_sequences_answers_many_concurrent_requests() {
     let plain = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INPUT' data_type: TYPE_INT32 dims: 1 } \
                  output { name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 }";
-    let house = House::new(&[
+    let rig = Rig::new(&[
         ("twice", "", ensemble("twice", &["p", "p"], "max_inflight_requests: 1")),
         ("p", "identity INT32", plain.to_owned()),
     ]);
-    assert_eq!(house.faults("twice"), [""; 0]);
+    assert_eq!(rig.faults("twice"), [""; 0]);
     let all: Vec<Pending> =
-        (0..100).map(|n| house.repository.submit(request("twice", 0, n, |s| s.id = Id::None)).unwrap()).collect();
+        (0..100).map(|n| rig.repository.submit(request("twice", 0, n, |s| s.id = Id::None)).unwrap()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for (n, pending) in (0i32..).zip(all) {
         assert_eq!(runtime.block_on(pending).unwrap().outputs[0].tensor.data[..], n.to_le_bytes());
@@ -416,31 +416,30 @@ fn ensemble_faults_are_reported_with_their_step() {
         ensemble("round", &["trip"], "").replace("'INPUT'", "'IN'").replace("'OUTPUT'", "'OUT'"),
     ));
     models.push(("trip", "", ensemble("trip", &["round"], "").replace("'INPUT'", "'IN'").replace("'OUTPUT'", "'OUT'")));
-    let house = House::new(&models);
+    let rig = Rig::new(&models);
     let told: Vec<String> = ["absent", "two", "nested", "port", "typed", "shaped", "large"]
         .into_iter()
-        .flat_map(|model| house.faults(model))
-        .map(|fault| fault.replace(&house.folder.path().display().to_string(), ""))
+        .flat_map(|model| rig.faults(model))
+        .map(|fault| fault.replace(&rig.folder.path().display().to_string(), ""))
         .collect();
     insta::assert_snapshot!(told.join("\n"));
-    let round = [house.faults("round"), house.faults("trip")].concat().join("\n");
+    let round = [rig.faults("round"), rig.faults("trip")].concat().join("\n");
     assert!(round.contains("circular dependency between ensembles: "), "{round}");
-    assert_eq!([house.faults("ab"), house.faults("inner")], [vec![""; 0], vec![""; 0]]);
+    assert_eq!([rig.faults("ab"), rig.faults("inner")], [vec![""; 0], vec![""; 0]]);
 }
 
 #[test]
 fn an_ensemble_is_served_once_its_last_member_is() {
-    let house =
-        House::new(&[("ab", "", ensemble("ab", &["a", "b"], "")), ("a", "accumulate INT32", accumulator(4, LONG))]);
+    let rig = Rig::new(&[("ab", "", ensemble("ab", &["a", "b"], "")), ("a", "accumulate INT32", accumulator(4, LONG))]);
     assert!(
-        house.faults("ab")[0].ends_with("ensemble ab contains models that are not available: b"),
+        rig.faults("ab")[0].ends_with("ensemble ab contains models that are not available: b"),
         "{:?}",
-        house.faults("ab")
+        rig.faults("ab")
     );
-    house.put("b", "accumulate INT32", &accumulator(4, LONG));
-    house.repository.load(&house.folder.path().join("b"));
-    assert_eq!(house.faults("ab"), [""; 0]);
-    assert_eq!(house.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
-    let metadata = house.repository.find("ab", "").unwrap().metadata();
+    rig.put("b", "accumulate INT32", &accumulator(4, LONG));
+    rig.repository.load(&rig.folder.path().join("b"));
+    assert_eq!(rig.faults("ab"), [""; 0]);
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    let metadata = rig.repository.find("ab", "").unwrap().metadata();
     assert_eq!((metadata.platform.as_str(), metadata.inputs[0].dims.to_string().as_str()), ("ensemble", "[-1,1]"));
 }

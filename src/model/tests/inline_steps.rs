@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::ensembles::{House, LONG, accumulator};
+use super::ensembles::{LONG, Rig, accumulator};
 use super::request;
 use crate::executor::{AfterTurn, ConnectionExecutor};
 use crate::model::*;
@@ -18,10 +18,10 @@ use crate::telemetry::StepPath;
 pub(super) const TRIES: i32 = 10_000;
 
 /// Sends a request as a connection's thread does. Returns whether it was answered on this thread, and the answer.
-pub(super) fn send_here(house: &House, ask: InferRequest) -> (bool, InferAnswer) {
+pub(super) fn send_here(rig: &Rig, ask: InferRequest) -> (bool, InferAnswer) {
     let mut connection = ConnectionExecutor::default();
     connection.turn();
-    let served = house.repository.find(&ask.model, "").unwrap();
+    let served = rig.repository.find(&ask.model, "").unwrap();
     let origin = RequestOrigin { connection: Some(&connection.handle()), ..RequestOrigin::default() };
     let mut pending = served.submit_from(origin, ask).unwrap();
     while connection.next(Waker::noop()) == AfterTurn::Turn {
@@ -37,16 +37,16 @@ pub(super) fn send_here(house: &House, ask: InferRequest) -> (bool, InferAnswer)
 }
 
 /// Number of steps of each model that ran on a connection's thread.
-pub(super) fn inline_steps(house: &House, models: &[&str]) -> Vec<u64> {
-    models.iter().map(|model| house.metrics.model(model, 1).steps(StepPath::Inline)).collect()
+pub(super) fn inline_steps(rig: &Rig, models: &[&str]) -> Vec<u64> {
+    models.iter().map(|model| rig.metrics.model(model, 1).steps(StepPath::Inline)).collect()
 }
 
 /// Sends a sequence of one step, up to `tries` times. Returns whether one of them ran inline.
-fn runs_inline(house: &House, tries: i32) -> bool {
-    let before = inline_steps(house, &["sum"]);
+fn runs_inline(rig: &Rig, tries: i32) -> bool {
+    let before = inline_steps(rig, &["sum"]);
     (0..tries).any(|n| {
-        send_here(house, request(1, n, |step| (step.start, step.end) = (true, true)));
-        inline_steps(house, &["sum"]) != before
+        send_here(rig, request(1, n, |step| (step.start, step.end) = (true, true)));
+        inline_steps(rig, &["sum"]) != before
     })
 }
 
@@ -59,18 +59,18 @@ fn no_step_runs_inline_for_two_seconds_after_a_step_of_two_milliseconds() {
             time.advance(Duration::from_millis(2));
         }
     });
-    let house = House::with(&[("sum", "accumulate INT32", accumulator(4, LONG))], clock.clone(), Some(hook));
-    assert!(runs_inline(&house, TRIES), "short steps run inline");
+    let rig = Rig::with(&[("sum", "accumulate INT32", accumulator(4, LONG))], clock.clone(), Some(hook));
+    assert!(runs_inline(&rig, TRIES), "short steps run inline");
     is_slow.store(true, Ordering::Relaxed);
-    send_here(&house, request(1, 1, |step| (step.start, step.end) = (true, true)));
-    assert!(!runs_inline(&house, 300), "at once");
+    send_here(&rig, request(1, 1, |step| (step.start, step.end) = (true, true)));
+    assert!(!runs_inline(&rig, 300), "at once");
     clock.advance(Duration::from_millis(1_999));
-    assert!(!runs_inline(&house, 300), "after 1,999 ms");
+    assert!(!runs_inline(&rig, 300), "after 1,999 ms");
     clock.advance(Duration::from_millis(1));
-    assert!(runs_inline(&house, TRIES), "after two seconds");
-    let steps = |path| house.metrics.model("sum", 1).steps(path);
+    assert!(runs_inline(&rig, TRIES), "after two seconds");
+    let steps = |path| rig.metrics.model("sum", 1).steps(path);
     assert!(steps(StepPath::HandedOver) >= 600);
-    let text = house.metrics.encode();
+    let text = rig.metrics.encode();
     let line = format!("sequor_steps_total{{model=\"sum\",version=\"1\",path=\"inline\"}} {}", steps(StepPath::Inline));
     assert!(text.contains(&line), "{line} is not in\n{text}");
 }

@@ -163,7 +163,7 @@ fn folder(strategy: &str, instances: &str) -> TempDir {
     folder
 }
 
-fn house(folder: &Path, operator: Option<fn(&Repository)>) {
+fn rig(folder: &Path, operator: Option<fn(&Repository)>) {
     let accelerators = Arc::new(StandIns::new(1, 64 << 20));
     let options = RepositoryOptions { reply_pool: 1 << 20, accelerators, ..RepositoryOptions::default() };
     let backend = MockBackend::new().with_stand_ins();
@@ -246,7 +246,7 @@ fn tried_with(strategy: &str, instances: &str, operator: Option<fn(&Repository)>
     let mut config = Config::new();
     // The driver needs the stack size of a server's thread.
     config.stack_size = 1 << 20;
-    let schedules = Runner::new(scheduler, config).run(move || house(folder.path(), operator));
+    let schedules = Runner::new(scheduler, config).run(move || rig(folder.path(), operator));
     println!("{schedules} schedules");
 }
 

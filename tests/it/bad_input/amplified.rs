@@ -19,7 +19,7 @@ use tonic::body::Body;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
-use super::House;
+use super::Rig;
 use super::http::ask;
 use super::watch::Watch;
 
@@ -74,9 +74,9 @@ const INPUTS: &str = "the request has more than 1000 inputs (limits.inputs)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_grpc_messages_do_not_use_large_amounts_of_memory() {
-    let house = House::with(&["--limits-queued", "256MiB"]).await;
-    let watch = Watch::new(&house);
-    let address = house.server.grpc;
+    let rig = Rig::with(&["--limits-queued", "256MiB"]).await;
+    let watch = Watch::new(&rig);
+    let address = rig.server.grpc;
     let mut channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     // An input without name, shape and type takes two bytes.
     let ten_million = gzip(&[(&named("sum"), 1), (&[0x2a, 0], 10_000_000)]);
@@ -101,17 +101,17 @@ async fn small_grpc_messages_do_not_use_large_amounts_of_memory() {
     let mut wrong = Vec::new();
     for (what, message, packed, number, text) in cases {
         let send = async |_| is_refused(&call(&mut channel, address, message, packed).await, number, text);
-        wrong.extend(watch.prove(&house, (what, message.len()), send).await);
+        wrong.extend(watch.prove(&rig, (what, message.len()), send).await);
     }
     drop(channel);
     let limit = watch.idle() + 2 * REQUEST + QUEUED;
-    watch.end(house, &wrong, cases.len(), limit);
+    watch.end(rig, &wrong, cases.len(), limit);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_http_bodies_do_not_use_large_amounts_of_memory() {
-    let house = House::with(&["--limits-queued", "256MiB"]).await;
-    let watch = Watch::new(&house);
+    let rig = Rig::with(&["--limits-queued", "256MiB"]).await;
+    let watch = Watch::new(&rig);
     let bodies = [
         ("an array as a parameter", gzip(&[(br#"{"parameters":{"a":[0"#, 1), (b",0", 33_000_000)]), "must be a string"),
         ("many parameters", gzip(&[(br#"{"parameters":{"a":1"#, 1), (br#","a":1"#, 10_000_000)]), "limits.parameters"),
@@ -144,25 +144,25 @@ async fn small_http_bodies_do_not_use_large_amounts_of_memory() {
             );
             let sent = [head.as_bytes(), body].concat();
             let send = async |_| {
-                let said = ask(house.server.http, &sent, false)?.error()?;
+                let said = ask(rig.server.http, &sent, false)?.error()?;
                 if said.contains(text) { Ok(()) } else { Err(said) }
             };
-            wrong.extend(watch.prove(&house, (&format!("{what}, of {model}"), body.len()), send).await);
+            wrong.extend(watch.prove(&rig, (&format!("{what}, of {model}"), body.len()), send).await);
         }
     }
     let limit = watch.idle() + 2 * REQUEST + QUEUED;
-    watch.end(house, &wrong, 2 * bodies.len(), limit);
+    watch.end(rig, &wrong, 2 * bodies.len(), limit);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shared_memory_is_summed_before_it_is_read() {
-    let house = House::with(&["--limits-queued", "256MiB"]).await;
-    let watch = Watch::new(&house);
+    let rig = Rig::with(&["--limits-queued", "256MiB"]).await;
+    let watch = Watch::new(&rig);
     let key = format!("/sequor-amplified-{}", std::process::id());
     let path = format!("/dev/shm{key}");
     std::fs::File::create(&path).unwrap().set_len(REQUEST).unwrap();
     let region = SystemSharedMemoryRegisterRequest { name: "r".to_owned(), key, offset: 0, byte_size: REQUEST };
-    house.client.clone().system_shared_memory_register(region).await.unwrap();
+    rig.client.clone().system_shared_memory_register(region).await.unwrap();
     let value = |choice| InferParameter { parameter_choice: Some(choice) };
     let input = |name: &str| InferInputTensor {
         name: name.to_owned(),
@@ -191,14 +191,14 @@ async fn shared_memory_is_summed_before_it_is_read() {
     let mut wrong = Vec::new();
     for (what, request, number, text) in &cases {
         let send = async |_| {
-            let refused = house.client.clone().model_infer(request.clone()).await.err().ok_or("was taken")?;
+            let refused = rig.client.clone().model_infer(request.clone()).await.err().ok_or("was taken")?;
             is_refused(&(refused.code() as i32, refused.message().to_owned()), *number, text)
         };
-        wrong.extend(watch.prove(&house, (what, request.encoded_len()), send).await);
+        wrong.extend(watch.prove(&rig, (what, request.encoded_len()), send).await);
     }
     std::fs::remove_file(path).unwrap();
     let limit = watch.idle() + REQUEST;
-    watch.end(house, &wrong, cases.len(), limit);
+    watch.end(rig, &wrong, cases.len(), limit);
 }
 
 /// More bytes than the system buffers of a connection in both directions.
@@ -206,10 +206,10 @@ const PINGS: usize = 64 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pings_of_a_client_that_reads_no_pongs_are_not_read() {
-    let house = House::with(&[]).await;
-    let watch = Watch::new(&house);
+    let rig = Rig::with(&[]).await;
+    let watch = Watch::new(&rig);
     let send = async |_| {
-        let mut stream = std::net::TcpStream::connect(house.server.http).map_err(|e| e.to_string())?;
+        let mut stream = std::net::TcpStream::connect(rig.server.http).map_err(|e| e.to_string())?;
         let key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13";
         let head = format!(
             "GET /v2/models/sum/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n{key}\r\n\r\n"
@@ -229,9 +229,9 @@ async fn pings_of_a_client_that_reads_no_pongs_are_not_read() {
         println!("{sent} bytes of pings were taken before the server stopped reading");
         if sent > PINGS { Err(format!("{sent} bytes of pings were taken")) } else { Ok(()) }
     };
-    let wrong: Vec<String> = watch.prove(&house, ("pings without end", 2 * PINGS), send).await.into_iter().collect();
+    let wrong: Vec<String> = watch.prove(&rig, ("pings without end", 2 * PINGS), send).await.into_iter().collect();
     let limit = watch.idle() + PINGS as u64;
-    watch.end(house, &wrong, 1, limit);
+    watch.end(rig, &wrong, 1, limit);
 }
 
 /// Number of incomplete bodies; each lacks only the last byte of the maximum size.
@@ -239,8 +239,8 @@ const BODIES: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unfinished_bodies_count_against_the_limit_and_release_their_memory() {
-    let house = House::with(&["--limits-queued", "256MiB"]).await;
-    let watch = Watch::new(&house);
+    let rig = Rig::with(&["--limits-queued", "256MiB"]).await;
+    let watch = Watch::new(&rig);
     let length = REQUEST as usize;
     let head = format!("POST /v2/models/sum/infer HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     let sent = [head.as_bytes(), &vec![b' '; length - 1]].concat();
@@ -249,7 +249,7 @@ async fn unfinished_bodies_count_against_the_limit_and_release_their_memory() {
     let send = async |_| {
         let mut refused = 0;
         for _ in 0..BODIES {
-            let mut stream = std::net::TcpStream::connect(house.server.http).map_err(|e| e.to_string())?;
+            let mut stream = std::net::TcpStream::connect(rig.server.http).map_err(|e| e.to_string())?;
             // Bodies that fit get no answer; those beyond get one eventually.
             let waits = if open.len() < fit { Duration::from_millis(200) } else { Duration::from_secs(60) };
             stream.set_read_timeout(Some(waits)).unwrap();
@@ -270,10 +270,10 @@ async fn unfinished_bodies_count_against_the_limit_and_release_their_memory() {
         }
     };
     let what = ("bodies held open", BODIES * sent.len());
-    let wrong: Vec<String> = watch.prove(&house, what, send).await.into_iter().collect();
+    let wrong: Vec<String> = watch.prove(&rig, what, send).await.into_iter().collect();
     drop(open);
     let limit = watch.idle() + 2 * REQUEST + QUEUED;
-    watch.end(house, &wrong, 1, limit);
+    watch.end(rig, &wrong, 1, limit);
 }
 
 /// Number of streams that one connection opens.
@@ -281,8 +281,8 @@ const STREAMS: usize = 60_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_streams_of_one_connection_use_little_memory() {
-    let house = House::with(&[]).await;
-    let watch = Watch::new(&house);
+    let rig = Rig::with(&[]).await;
+    let watch = Watch::new(&rig);
     // HEADERS of a call without a message.
     let block = {
         let (path, kind) = (b"/inference.GRPCInferenceService/ModelInfer", b"application/grpc");
@@ -299,7 +299,7 @@ async fn many_streams_of_one_connection_use_little_memory() {
     let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
     let bytes: Vec<u8> = preface.into_iter().chain(opened).collect();
     let send = async |_| {
-        let mut stream = std::net::TcpStream::connect(house.server.grpc).map_err(|e| e.to_string())?;
+        let mut stream = std::net::TcpStream::connect(rig.server.grpc).map_err(|e| e.to_string())?;
         let mut reader = stream.try_clone().map_err(|e| e.to_string())?;
         stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
         reader.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -325,15 +325,15 @@ async fn many_streams_of_one_connection_use_little_memory() {
         Ok(())
     };
     let what = ("streams of one connection", bytes.len());
-    let wrong: Vec<String> = watch.prove(&house, what, send).await.into_iter().collect();
+    let wrong: Vec<String> = watch.prove(&rig, what, send).await.into_iter().collect();
     let limit = watch.idle() + REQUEST;
-    watch.end(house, &wrong, 1, limit);
+    watch.end(rig, &wrong, 1, limit);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_loads_that_exceed_a_limit_use_no_memory() {
-    let house = House::with(&["--model-control-mode=explicit", "--load-model=*"]).await;
-    let watch = Watch::new(&house);
+    let rig = Rig::with(&["--model-control-mode=explicit", "--load-model=*"]).await;
+    let watch = Watch::new(&rig);
     let config = |slots: u64, instances: u64| {
         let batching = json!({ "oldest": { "max_candidate_sequences": slots } });
         let group = json!([{ "kind": "KIND_CPU", "count": instances }]);
@@ -352,11 +352,11 @@ async fn refused_loads_that_exceed_a_limit_use_no_memory() {
         );
         let sent = [head.as_bytes(), body.as_bytes()].concat();
         let send = async |_| {
-            let said = ask(house.server.http, &sent, false)?.error()?;
+            let said = ask(rig.server.http, &sent, false)?.error()?;
             if said.contains(text) { Ok(()) } else { Err(said) }
         };
-        wrong.extend(watch.prove(&house, (what, body.len()), send).await);
+        wrong.extend(watch.prove(&rig, (what, body.len()), send).await);
     }
     let limit = watch.idle() + REQUEST;
-    watch.end(house, &wrong, cases.len(), limit);
+    watch.end(rig, &wrong, cases.len(), limit);
 }

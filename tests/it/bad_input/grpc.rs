@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
 use super::pieces::{Piece, bytes};
-use super::{House, begins, cases, good, same};
+use super::{Rig, begins, cases, good, same};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,8 +60,8 @@ impl Case {
         if self.empty { Vec::new() } else { frame }
     }
 
-    async fn send(&self, house: &House, channel: &mut Channel, id: i64) -> Result<(), String> {
-        let address = house.server.grpc;
+    async fn send(&self, rig: &Rig, channel: &mut Channel, id: i64) -> Result<(), String> {
+        let address = rig.server.grpc;
         let mut request = Request::post(format!("http://{address}{}", self.path))
             .header("content-type", "application/grpc")
             .header("te", "trailers");
@@ -85,14 +85,14 @@ impl Case {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn frames_over_grpc_that_are_no_call_are_refused() {
-    let house = House::new().await;
-    let address = format!("http://{}", house.server.grpc);
+    let rig = Rig::new().await;
+    let address = format!("http://{}", rig.server.grpc);
     let mut channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
     let (mut wrong, mut count) = (Vec::new(), 0);
     for case in cases::<Case>("grpc") {
         count += 1;
-        wrong.extend(house.check(&case.what, "sum", async |id| case.send(&house, &mut channel, id).await).await);
+        wrong.extend(rig.check(&case.what, "sum", async |id| case.send(&rig, &mut channel, id).await).await);
     }
     drop(channel);
-    house.assert_well(&wrong, count);
+    rig.assert_well(&wrong, count);
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::pieces::{Piece, bytes};
-use super::{House, begins, cases, same};
+use super::{Rig, begins, cases, same};
 
 /// A timeout that only a hang reaches.
 const HANGS: Duration = Duration::from_secs(180);
@@ -129,8 +129,8 @@ impl Case {
         [head, b"\r\n".to_vec(), body].concat()
     }
 
-    fn send(&self, house: &House, id: i64) -> Result<(), String> {
-        let answer = ask(house.server.http, &self.bytes(id), self.ends)?;
+    fn send(&self, rig: &Rig, id: i64) -> Result<(), String> {
+        let answer = ask(rig.server.http, &self.bytes(id), self.ends)?;
         if answer.status != self.status {
             return Err(format!("want {}, got {answer:?}", self.status));
         }
@@ -148,11 +148,11 @@ impl Case {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn bytes_over_http_that_are_no_request_are_refused() {
-    let house = House::new().await;
+    let rig = Rig::new().await;
     let (mut wrong, mut count) = (Vec::new(), 0);
     for case in cases::<Case>("http") {
         count += 1;
-        wrong.extend(house.check(&case.what, "sum", async |id| case.send(&house, id)).await);
+        wrong.extend(rig.check(&case.what, "sum", async |id| case.send(&rig, id)).await);
     }
-    house.assert_well(&wrong, count);
+    rig.assert_well(&wrong, count);
 }

@@ -36,7 +36,7 @@ fn cases<T: DeserializeOwned>(kind: &str) -> Vec<T> {
 }
 
 /// A server with a live sequence for every case.
-struct House {
+struct Rig {
     server: Server,
     client: GrpcInferenceServiceClient<Channel>,
     undisturbed: BTreeMap<&'static str, Bytes>,
@@ -78,12 +78,12 @@ fn good(model: &str, id: i64) -> ModelInferRequest {
     }
 }
 
-impl House {
-    async fn new() -> House {
-        House::with(&["--limits-request", LIMIT]).await
+impl Rig {
+    async fn new() -> Rig {
+        Rig::with(&["--limits-request", LIMIT]).await
     }
 
-    async fn with(arguments: &[&str]) -> House {
+    async fn with(arguments: &[&str]) -> Rig {
         let call = Call::serve("repository").arguments(arguments);
         let repository = call.folder.path().join("repository");
         for (name, from) in [("sum", "accumulator_int32"), ("loose", "accumulator_fp32"), ("gru", "gru")] {
@@ -103,13 +103,13 @@ impl House {
         fs::copy(root().join("tests/models/string_state.onnx"), repository.join("texts/1/model.onnx")).unwrap();
         let server = call.start();
         let client = server.client().await;
-        let mut house = House { server, client, undisturbed: BTreeMap::new(), ids: AtomicI64::new(1) };
+        let mut rig = Rig { server, client, undisturbed: BTreeMap::new(), ids: AtomicI64::new(1) };
         for (model, ..) in MODELS {
-            let id = house.begin(model).await;
-            let answer = house.end(model, id).await;
-            house.undisturbed.insert(model, answer);
+            let id = rig.begin(model).await;
+            let answer = rig.end(model, id).await;
+            rig.undisturbed.insert(model, answer);
         }
-        house
+        rig
     }
 
     async fn step(&self, model: &str, id: i64, flag: &str) -> Result<Bytes, tonic::Status> {
@@ -161,7 +161,7 @@ impl House {
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// Like [`House::assert_well`], with this maximum of memory.
+    /// Like [`Rig::assert_well`], with this maximum of memory.
     fn assert_within(self, wrong: &[String], count: usize, memory: u64) {
         assert!(wrong.is_empty(), "{} wrong of {count}:\n{}", wrong.len(), wrong.join("\n"));
         let most = self.memory("VmHWM:");

@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tonic::metadata::{Ascii, MetadataKey};
 
 use super::pieces::hex;
-use super::{House, begins, cases, good, http, same};
+use super::{Rig, begins, cases, good, http, same};
 use crate::steps::parameter;
 
 #[derive(Debug, Deserialize)]
@@ -184,8 +184,8 @@ impl Case {
         request
     }
 
-    async fn over_grpc(&self, house: &House, id: i64) -> Result<(), String> {
-        let answer = house.client.clone().model_infer(self.metadata(self.request(id))).await;
+    async fn over_grpc(&self, rig: &Rig, id: i64) -> Result<(), String> {
+        let answer = rig.client.clone().model_infer(self.metadata(self.request(id))).await;
         let refused = answer.err().ok_or("was taken")?;
         begins(refused.message(), &self.text, id)?;
         same("code", &format!("{:?}", refused.code()), &camel(&self.code))?;
@@ -193,10 +193,10 @@ impl Case {
         same("reason", &reason, &Some(self.reason.clone()))
     }
 
-    async fn over_stream(&self, house: &House, id: i64) -> Result<(), String> {
+    async fn over_stream(&self, rig: &Rig, id: i64) -> Result<(), String> {
         let requests = tokio_stream::iter([self.request(id)]);
         let answers =
-            house.client.clone().model_stream_infer(self.metadata(requests)).await.map_err(|s| s.to_string())?;
+            rig.client.clone().model_stream_infer(self.metadata(requests)).await.map_err(|s| s.to_string())?;
         let reply = answers.into_inner().next().await.ok_or("no reply")?.map_err(|s| s.to_string())?;
         begins(&reply.error_message, &self.text, id)?;
         let answer = reply.infer_response.ok_or("no answer beside the error")?;
@@ -205,26 +205,26 @@ impl Case {
         same("reason", &reason, &Some(ParameterChoice::StringParam(self.reason.clone())))
     }
 
-    fn over_http(&self, house: &House, id: i64) -> Result<(), String> {
+    fn over_http(&self, rig: &Rig, id: i64) -> Result<(), String> {
         let (json_length, body) = self.body(id);
         let mut head = vec![format!("inference-header-content-length: {json_length}")];
         head.extend(self.metadata.iter().map(|(key, value)| format!("{key}: {value}")));
         head.push(format!("content-length: {}", body.len()));
         let sent =
             [format!("POST {} HTTP/1.1\r\n{}\r\n\r\n", self.path("infer"), head.join("\r\n")).into_bytes(), body];
-        let answer = http::ask(house.server.http, &sent.concat(), false)?;
+        let answer = http::ask(rig.server.http, &sent.concat(), false)?;
         begins(&answer.error()?, self.json_text(), id)?;
         same("status", &answer.status, &status(&self.code))?;
         same("reason", &answer.reason, &Some(self.reason.clone()))
     }
 
-    async fn over_websocket(&self, house: &House, id: i64) -> Result<(), String> {
-        let mut request = format!("ws://{}{}", house.server.http, self.path("stream")).into_client_request().unwrap();
+    async fn over_websocket(&self, rig: &Rig, id: i64) -> Result<(), String> {
+        let mut request = format!("ws://{}{}", rig.server.http, self.path("stream")).into_client_request().unwrap();
         for (key, value) in &self.metadata {
             let name: axum::http::HeaderName = key.parse().unwrap();
             request.headers_mut().insert(name, value.parse().unwrap());
         }
-        let stream = TcpStream::connect(house.server.http).await.unwrap();
+        let stream = TcpStream::connect(rig.server.http).await.unwrap();
         let (mut socket, _) = client_async(request, stream).await.map_err(|e| e.to_string())?;
         let (json_length, body) = self.body(id);
         let message = [&u32::try_from(json_length).unwrap().to_le_bytes()[..], &body].concat();
@@ -245,7 +245,7 @@ fn camel(code: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn requests_that_are_wrong_are_refused_alike_over_every_surface() {
-    let house = House::new().await;
+    let rig = Rig::new().await;
     let (mut wrong, mut count) = (Vec::new(), 0);
     for case in cases::<Case>("request") {
         for surface in ["grpc", "stream", "http", "websocket"] {
@@ -255,13 +255,13 @@ async fn requests_that_are_wrong_are_refused_alike_over_every_surface() {
             count += 1;
             let what = format!("{} over {surface}", case.what);
             let send = async |id: i64| match surface {
-                "grpc" => case.over_grpc(&house, id).await,
-                "stream" => case.over_stream(&house, id).await,
-                "http" => case.over_http(&house, id),
-                _ => case.over_websocket(&house, id).await,
+                "grpc" => case.over_grpc(&rig, id).await,
+                "stream" => case.over_stream(&rig, id).await,
+                "http" => case.over_http(&rig, id),
+                _ => case.over_websocket(&rig, id).await,
             };
-            wrong.extend(house.check(&what, &case.model, send).await);
+            wrong.extend(rig.check(&what, &case.model, send).await);
         }
     }
-    house.assert_well(&wrong, count);
+    rig.assert_well(&wrong, count);
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::House;
+use super::Rig;
 use crate::server::get;
 
 /// Maximum memory that the server keeps after a test.
@@ -59,8 +59,8 @@ struct Memory {
 }
 
 impl Memory {
-    fn of(house: &House) -> Memory {
-        Memory { all: house.memory("VmRSS:"), anonymous: house.memory("RssAnon:") }
+    fn of(rig: &Rig) -> Memory {
+        Memory { all: rig.memory("VmRSS:"), anonymous: rig.memory("RssAnon:") }
     }
 }
 
@@ -69,9 +69,9 @@ fn mib(bytes: u64) -> f64 {
 }
 
 impl Watch {
-    pub(super) fn new(house: &House) -> Watch {
-        let idle = Memory::of(house);
-        Watch { beside: Beside::new(house.server.http), idle, most: Cell::new(0) }
+    pub(super) fn new(rig: &Rig) -> Watch {
+        let idle = Memory::of(rig);
+        Watch { beside: Beside::new(rig.server.http), idle, most: Cell::new(0) }
     }
 
     /// Resident memory of the idle server, in bytes.
@@ -82,15 +82,15 @@ impl Watch {
     /// Runs a test, and prints the peak of memory and the longest wait for `/v2/health/live` during it.
     pub(super) async fn prove(
         &self,
-        house: &House,
+        rig: &Rig,
         (what, sent): (&str, usize),
         send: impl AsyncFnOnce(i64) -> Result<(), String>,
     ) -> Option<String> {
         // Resets the peak.
-        fs::write(format!("/proc/{}/clear_refs", house.server.process.pid()), "5").unwrap();
+        fs::write(format!("/proc/{}/clear_refs", rig.server.process.pid()), "5").unwrap();
         self.beside.longest_micros.store(0, Ordering::Relaxed);
-        let wrong = house.check(what, "sum", send).await;
-        let peak = house.memory("VmHWM:");
+        let wrong = rig.check(what, "sum", send).await;
+        let peak = rig.memory("VmHWM:");
         self.most.set(self.most.get().max(peak));
         let wait = self.beside.longest_micros.load(Ordering::Relaxed) as f64 / 1e3;
         let above = mib(peak.saturating_sub(self.idle.all));
@@ -99,17 +99,17 @@ impl Watch {
     }
 
     /// Checks that every test was refused within this memory, and that the memory is returned to the system.
-    pub(super) fn end(self, house: House, wrong: &[String], count: usize, limit: u64) {
+    pub(super) fn end(self, rig: Rig, wrong: &[String], count: usize, limit: u64) {
         assert!(wrong.is_empty(), "{} wrong of {count}:\n{}", wrong.len(), wrong.join("\n"));
         self.beside.stop.store(true, Ordering::Relaxed);
         let answers = self.beside.asking.join().unwrap();
         let most = self.most.get();
         assert!(most < limit, "{most} bytes of memory, of {limit} that may be");
         let ended = Instant::now();
-        let mut now = Memory::of(&house);
+        let mut now = Memory::of(&rig);
         while now.anonymous > self.idle.anonymous + KEPT && ended.elapsed() < DEADLINE {
             std::thread::sleep(Duration::from_millis(50));
-            now = Memory::of(&house);
+            now = Memory::of(&rig);
         }
         println!(
             "{count} proofs beside {answers} answers of health: idle {:.1} MiB ({:.1} without files), at most {:.1}; after {:.1} s {:.1} MiB ({:.1})",
@@ -121,7 +121,7 @@ impl Watch {
             mib(now.anonymous),
         );
         assert!(now.anonymous <= self.idle.anonymous + KEPT, "memory is not given back: {now:?}, idle {:?}", self.idle);
-        drop(house.client);
-        assert_eq!(house.server.stop().code, Some(0));
+        drop(rig.client);
+        assert_eq!(rig.server.stop().code, Some(0));
     }
 }

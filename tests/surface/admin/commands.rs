@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use sequor::server::Tls;
 use serde_json::Value;
 
-use super::house::{House, Wish};
 use super::papers::Papers;
+use super::rig::{Rig, Wish};
 
 /// Runs a command of the program against this server. Returns exit code, standard output and standard error.
 async fn run(server: &str, arguments: &[&str]) -> (i32, String, String) {
@@ -21,7 +21,7 @@ async fn run(server: &str, arguments: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-impl House {
+impl Rig {
     async fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         run(&self.admin.to_string(), arguments).await
     }
@@ -42,64 +42,64 @@ fn component(folder: &Path, name: &str, bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn commands_load_attach_replace_park_and_unload_a_plugin() {
-    let (house, folder) = (House::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
+    let (rig, folder) = (Rig::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
     let (first, second) =
         (component(folder.path(), "1.wasm", b"\0asm1"), component(folder.path(), "2.wasm", b"\0asm2"));
     let none = "NAME  VERSION  SHA256  WORLD  ATTACHED  STATE  CALLS/S  p50/p99  FALLBACKS  MEMORY  ORIGIN\n";
-    assert_eq!(house.told(&["plugin", "list"]).await, none);
-    let said = house.told(&["plugin", "load", "fair-share", "--from", &first]).await;
+    assert_eq!(rig.told(&["plugin", "list"]).await, none);
+    let said = rig.told(&["plugin", "load", "fair-share", "--from", &first]).await;
     assert_eq!(said, "fair-share 0.1.0 (0061736) is loaded; it decides nothing until it is attached\n");
     let attach = ["plugin", "attach", "fair-share", "--model", "vad"];
-    let said = house.told(&[&attach[..], &["--shadow"]].concat()).await;
+    let said = rig.told(&[&attach[..], &["--shadow"]].concat()).await;
     assert_eq!(said, "fair-share 0.1.0 (0061736) watches vad now\n");
-    let list = house.told(&["plugin", "list"]).await;
+    let list = rig.told(&["plugin", "list"]).await;
     let want = "\
 NAME        VERSION  SHA256   WORLD      ATTACHED      STATE   CALLS/S  p50/p99   FALLBACKS  MEMORY          ORIGIN
 fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us  2          1 MiB / 16 MiB  runtime (not in sequor.toml); differs in 4.1 % of rounds
 ";
     assert_eq!(list, want);
     let more = ["--save", "--set", "burst=4", "--set", "weights.gold=2", "--time", "1ms"];
-    let said = house.told(&[&attach[..], &more].concat()).await;
+    let said = rig.told(&[&attach[..], &more].concat()).await;
     assert_eq!(said, "fair-share 0.1.0 (0061736) decides for vad now, and its sequor.toml says so\n");
-    let asked = house.fake.asked("fair-share").unwrap();
+    let asked = rig.fake.asked("fair-share").unwrap();
     assert_eq!((asked.config.as_str(), asked.save), (r#"{"burst":4,"weights":{"gold":2}}"#, true));
-    let said = house.told(&["plugin", "replace", "fair-share", "--from", &second]).await;
+    let said = rig.told(&["plugin", "replace", "fair-share", "--from", &second]).await;
     assert_eq!(
         said,
         "fair-share 0.2.0 (0061736) has taken over, also after the next start: the sequor.toml of vad names it\n"
     );
-    assert!(house.told(&["plugin", "rollback", "fair-share"]).await.contains("0.1.0"));
-    house.told(&["plugin", "park", "fair-share"]).await;
-    house.told(&["plugin", "unpark", "fair-share"]).await;
-    house.fake.strike("fair-share");
-    let shown = house.told(&["plugin", "show", "fair-share"]).await;
+    assert!(rig.told(&["plugin", "rollback", "fair-share"]).await.contains("0.1.0"));
+    rig.told(&["plugin", "park", "fair-share"]).await;
+    rig.told(&["plugin", "unpark", "fair-share"]).await;
+    rig.fake.strike("fair-share");
+    let shown = rig.told(&["plugin", "show", "fair-share"]).await;
     assert!(shown.contains("PARKED") && shown.contains("; 3 strikes: trap index 83, lib.rs:71\n"), "{shown}");
     assert!(shown.contains("vad 1: 12100 calls, 1 pick came too late, 3 strikes\n"), "{shown}");
     assert!(shown.ends_with("sha256 0061736d31\n"), "{shown}");
-    house.told(&["plugin", "detach", "fair-share", "--model", "vad"]).await;
-    let logs = house.told(&["plugin", "logs", "fair-share", "--after", "1"]).await;
+    rig.told(&["plugin", "detach", "fair-share", "--model", "vad"]).await;
+    let logs = rig.told(&["plugin", "logs", "fair-share", "--after", "1"]).await;
     assert!(logs.starts_with("2027-01-15T08:00:02.000Z INFO  attached by local\n"), "{logs}");
-    assert_eq!(house.told(&["plugin", "unload", "fair-share"]).await, "fair-share is unloaded\n");
-    assert_eq!(house.told(&["plugin", "list", "--output", "json"]).await, "[]\n");
+    assert_eq!(rig.told(&["plugin", "unload", "fair-share"]).await, "fair-share is unloaded\n");
+    assert_eq!(rig.told(&["plugin", "list", "--output", "json"]).await, "[]\n");
 }
 
 #[tokio::test]
 async fn refusals_usage_errors_and_missing_servers_have_distinct_exit_codes() {
-    let house = House::new(Wish::default());
+    let rig = Rig::new(Wish::default());
     let folder = tempfile::tempdir().unwrap();
     let file = component(folder.path(), "1.wasm", b"\0asm1");
-    let (code, out, err) = house.run(&["plugin", "show", "nope"]).await;
+    let (code, out, err) = rig.run(&["plugin", "show", "nope"]).await;
     assert_eq!(
         (code, out.as_str(), err.as_str()),
         (5, "", "sequor: there is no plug-in nope\nhelp: docs/troubleshoot.md#absent\n")
     );
-    let (code, _, err) = house.run(&["plugin", "load", "x", "--from", &file]).await;
+    let (code, _, err) = rig.run(&["plugin", "load", "x", "--from", &file]).await;
     assert!(code == 5 && err.contains("[admin] upload = true"), "{err}");
-    assert_eq!(house.run(&["plugin", "load", "x", "--from", "/nothing"]).await.0, 1);
-    assert_eq!(house.run(&["plugin", "attach", "x"]).await.0, 2);
-    assert_eq!(house.run(&["plugin", "list", "--server", "nonsense"]).await.0, 3);
-    assert_eq!(house.run(&["plugin", "list", "--key-file", "/nothing"]).await.0, 3);
-    assert_eq!(house.run(&["model", "load", "x"]).await.0, 5);
+    assert_eq!(rig.run(&["plugin", "load", "x", "--from", "/nothing"]).await.0, 1);
+    assert_eq!(rig.run(&["plugin", "attach", "x"]).await.0, 2);
+    assert_eq!(rig.run(&["plugin", "list", "--server", "nonsense"]).await.0, 3);
+    assert_eq!(rig.run(&["plugin", "list", "--key-file", "/nothing"]).await.0, 3);
+    assert_eq!(rig.run(&["model", "load", "x"]).await.0, 5);
 
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (code, _, err) = run(&free.to_string(), &["plugin", "list"]).await;
@@ -118,25 +118,25 @@ async fn commands_present_their_keys_and_client_certificates() {
             .map(|file| papers.path(file));
     let files = sequor::server::TlsFiles { cert: server_cert, key: server_key, client_ca: Some(ca.clone()) };
     let tls = Some(Tls::open(files).unwrap());
-    let house = House::new(Wish { keys: Some(&keys), tls, ..Wish::default() });
+    let rig = Rig::new(Wish { keys: Some(&keys), tls, ..Wish::default() });
     let text = |path: &Path| path.display().to_string();
     let (ca, cert, key, keys, wrong) = (text(&ca), text(&cert), text(&key), text(&keys), text(&wrong));
     let trusts = ["plugin", "list", "--tls-ca", &ca];
     let shows = [&trusts[..], &["--tls-cert", &cert, "--tls-key", &key]].concat();
-    assert_eq!(house.run(&[&shows[..], &["--key-file", &keys]].concat()).await.0, 0);
-    let (code, _, err) = house.run(&[&shows[..], &["--key-file", &wrong]].concat()).await;
+    assert_eq!(rig.run(&[&shows[..], &["--key-file", &keys]].concat()).await.0, 0);
+    let (code, _, err) = rig.run(&[&shows[..], &["--key-file", &wrong]].concat()).await;
     assert!(code == 5 && err.starts_with("sequor: the key is not one of admin.keys_file\n"), "{code} {err}");
-    assert_eq!(house.run(&trusts).await.0, 4, "no certificate, no connection");
-    let (code, _, err) = house.run(&["plugin", "list"]).await;
+    assert_eq!(rig.run(&trusts).await.0, 4, "no certificate, no connection");
+    let (code, _, err) = rig.run(&["plugin", "list"]).await;
     assert!(code == 4 && err.contains("If it speaks TLS, add --tls-ca FILE"), "{code} {err}");
 }
 
 #[tokio::test]
 async fn a_log_can_be_followed() {
-    let (house, folder) = (House::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
-    house.told(&["plugin", "load", "fair", "--from", &component(folder.path(), "1.wasm", b"\0asm1")]).await;
+    let (rig, folder) = (Rig::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
+    rig.told(&["plugin", "load", "fair", "--from", &component(folder.path(), "1.wasm", b"\0asm1")]).await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
-    command.args(["plugin", "logs", "fair", "-f", "--output", "json"]).env("SEQUOR_SERVER", house.admin.to_string());
+    command.args(["plugin", "logs", "fair", "-f", "--output", "json"]).env("SEQUOR_SERVER", rig.admin.to_string());
     let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
     let (told, mut lines) = tokio::sync::mpsc::channel(16);
     let out = BufReader::new(follower.stdout.take().unwrap());
@@ -148,7 +148,7 @@ async fn a_log_can_be_followed() {
         line["message"].clone()
     };
     let first = next().await;
-    house.ask("POST /admin/plugins/fair/park", b"").await;
+    rig.ask("POST /admin/plugins/fair/park", b"").await;
     let second = next().await;
     follower.kill().unwrap();
     follower.wait().unwrap();
@@ -158,8 +158,8 @@ async fn a_log_can_be_followed() {
 
 #[tokio::test]
 async fn a_server_is_drained_and_waited_for() {
-    let house = House::new(Wish::default());
-    let (out, drained) = (house.told(&["drain", "--wait"]).await, house.join().await);
+    let rig = Rig::new(Wish::default());
+    let (out, drained) = (rig.told(&["drain", "--wait"]).await, rig.join().await);
     assert_eq!(out, "the server has closed its connections; its process ends once states are stored\n");
     assert_eq!(drained, sequor::server::Drained::Clean);
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::house::{House, Wish};
-use crate::house::{SUM, write};
+use super::rig::{Rig, Wish};
+use crate::rig::{SUM, write};
 
 /// Panics unless the answer matches the document.
 pub(super) fn assert_described(document: &Value, verb: &str, path: &str, status: u16, body: &Value) {
@@ -80,8 +80,8 @@ fn conform(document: &Value, schema: &Value, value: &Value, what: &str) {
 
 #[tokio::test]
 async fn every_path_is_in_the_document() {
-    let house = House::new(Wish::default());
-    let (status, document) = house.ask("GET /openapi.json", b"").await;
+    let rig = Rig::new(Wish::default());
+    let (status, document) = rig.ask("GET /openapi.json", b"").await;
     assert_eq!((status, &document["openapi"]), (200, &json!("3.1.0")));
     let mut operations = Vec::new();
     for (path, described) in document["paths"].as_object().unwrap() {
@@ -103,28 +103,28 @@ async fn every_path_is_in_the_document() {
 async fn sequences_and_models_match_the_openapi_document() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "sum", SUM, 1, "accumulate INT32");
-    let house = House::new(Wish { models: Some(folder.path()), ..Wish::default() });
+    let rig = Rig::new(Wish { models: Some(folder.path()), ..Wish::default() });
     for (id, end) in [(json!(7), false), (json!("call-77"), false), (json!(8), true)] {
         let input = json!({ "name": "INPUT", "datatype": "INT32", "shape": [1, 1], "data": [1] });
         let parameters = json!({ "sequence_id": id, "sequence_start": true, "sequence_end": end });
         let body = json!({ "inputs": [input], "parameters": parameters }).to_string();
-        assert_eq!(house.infer("sum", &body).await.0, 200);
+        assert_eq!(rig.infer("sum", &body).await.0, 200);
     }
-    let (_, models) = house.ask("GET /admin/models", b"").await;
+    let (_, models) = rig.ask("GET /admin/models", b"").await;
     assert_eq!(
         (&models[0]["model"], &models[0]["live"], &models[0]["requests"]),
         (&json!("sum"), &json!(2), &json!(3))
     );
-    let (_, sequences) = house.ask("GET /admin/models/sum/sequences?sort=idle", b"").await;
+    let (_, sequences) = rig.ask("GET /admin/models/sum/sequences?sort=idle", b"").await;
     assert_eq!((&sequences["all"], &sequences["in_slots"]), (&json!(2), &json!(2)));
-    let (_, ended) = house.ask("GET /admin/models/sum/sequences?ended=true", b"").await;
+    let (_, ended) = rig.ask("GET /admin/models/sum/sequences?ended=true", b"").await;
     assert_eq!((&ended["all"], &ended["sequences"][0]["id"]), (&json!(1), &json!(8)));
-    assert_eq!(house.ask("GET /admin/models/sum/sequences/7", b"").await.1["live"]["queued"], 0);
-    assert_eq!(house.ask("GET /admin/models/sum/sequences/8", b"").await.1["state"], "ended");
+    assert_eq!(rig.ask("GET /admin/models/sum/sequences/7", b"").await.1["live"]["queued"], 0);
+    assert_eq!(rig.ask("GET /admin/models/sum/sequences/8", b"").await.1["state"], "ended");
     let wrong = json!({ "inputs": [], "parameters": { "sequence_id": "call-77" } }).to_string();
-    assert_eq!(house.infer("sum", &wrong).await.0, 400);
+    assert_eq!(rig.infer("sum", &wrong).await.0, 400);
     for (id, place) in [("7", "live"), ("8", "ended"), ("call-77", "live"), ("9", "unknown")] {
-        let (status, why) = house.ask(&format!("GET /admin/models/sum/sequences/{id}/why"), b"").await;
+        let (status, why) = rig.ask(&format!("GET /admin/models/sum/sequences/{id}/why"), b"").await;
         assert_eq!((status, why["place"].as_str()), (200, Some(place)), "{why}");
         assert_eq!(why["steps"].as_array().unwrap().len(), usize::from(place != "unknown"), "{why}");
         let refused = why["refused"][0]["reason"].as_str();
@@ -137,7 +137,7 @@ async fn sequences_and_models_match_the_openapi_document() {
             }
         );
     }
-    let (_, status) = house.ask("GET /admin/status.json", b"").await;
+    let (_, status) = rig.ask("GET /admin/status.json", b"").await;
     assert_eq!(
         (&status["server"]["live_sequences"], &status["refused"]),
         (&json!(2), &json!({ "sum": { "bad_input": 1 } }))
@@ -145,8 +145,8 @@ async fn sequences_and_models_match_the_openapi_document() {
     let sum = &status["models"][0];
     assert_eq!((&sum["ended"], &sum["queued"]), (&json!({ "ended": 1 }), &json!(0)));
     assert!(sum["phase_seconds"]["total"].as_f64().unwrap() > 0.0, "{sum}");
-    let (_, page) = house.ask("GET /", b"").await;
+    let (_, page) = rig.ask("GET /", b"").await;
     let page = page.as_str().unwrap();
     assert!(page.contains("<td>sum</td><td>bad_input</td><td class=\"n\">1</td><td>correct the request"), "{page}");
-    assert_eq!(house.ask("DELETE /admin/models/sum/sequences/7?reason=stuck", b"").await, (200, json!({})));
+    assert_eq!(rig.ask("DELETE /admin/models/sum/sequences/7?reason=stuck", b"").await, (200, json!({})));
 }

@@ -3,7 +3,7 @@
 mod commands;
 mod described;
 mod fake;
-mod house;
 mod http;
 pub(crate) mod papers;
+mod rig;
 mod tls;

@@ -12,16 +12,16 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::house::{House, Wish, exchange};
 use super::papers::Papers;
+use super::rig::{Rig, Wish, exchange};
 
 fn files(papers: &Papers, mutual: bool) -> TlsFiles {
     let (cert, key) = (papers.path("server.pem"), papers.path("server.key"));
     TlsFiles { cert, key, client_ca: mutual.then(|| papers.path("ca.pem")) }
 }
 
-fn house(papers: &Papers, mutual: bool) -> House {
-    House::new(Wish { upload: true, tls: Some(Tls::open(files(papers, mutual)).unwrap()), ..Wish::default() })
+fn rig(papers: &Papers, mutual: bool) -> Rig {
+    Rig::new(Wish { upload: true, tls: Some(Tls::open(files(papers, mutual)).unwrap()), ..Wish::default() })
 }
 
 /// Connects as a client that trusts the authority and presents this certificate.
@@ -52,16 +52,16 @@ async fn connect(
 #[tokio::test]
 async fn the_admin_http_and_grpc_listeners_speak_tls() {
     let papers = Papers::new();
-    let house = house(&papers, false);
-    let admin = connect(&papers, house.admin, None, &[]).await.unwrap();
+    let rig = rig(&papers, false);
+    let admin = connect(&papers, rig.admin, None, &[]).await.unwrap();
     assert_eq!(exchange(admin, "GET /admin/plugins", &[], b"").await, (200, json!([])));
-    let http = connect(&papers, house.http, None, &[]).await.unwrap();
+    let http = connect(&papers, rig.http, None, &[]).await.unwrap();
     assert_eq!(exchange(http, "GET /v2/health/live", &[], b"").await.0, 200);
     // The handshake selects HTTP/2, which gRPC needs.
-    let grpc = connect(&papers, house.http, None, &[b"h2"]).await.unwrap();
+    let grpc = connect(&papers, rig.http, None, &[b"h2"]).await.unwrap();
     assert_eq!(grpc.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     // A client without TLS gets no answer.
-    let mut plain = TcpStream::connect(house.admin).await.unwrap();
+    let mut plain = TcpStream::connect(rig.admin).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut plain, b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut said = Vec::new();
     let _ = tokio::io::AsyncReadExt::read_to_end(&mut plain, &mut said).await;
@@ -71,12 +71,12 @@ async fn the_admin_http_and_grpc_listeners_speak_tls() {
 #[tokio::test]
 async fn a_required_client_certificate_identifies_the_client() {
     let papers = Papers::new();
-    let house = house(&papers, true);
-    let client = connect(&papers, house.admin, Some("client"), &[]).await.unwrap();
+    let rig = rig(&papers, true);
+    let client = connect(&papers, rig.admin, Some("client"), &[]).await.unwrap();
     // Uses the server's name, like clients on other machines.
     let host = [("host", "asr-01.example.org:8003")];
     assert_eq!(exchange(client, "POST /admin/plugins/fair", &host, b"\0asm1").await.0, 200);
-    let client = connect(&papers, house.admin, Some("client"), &[]).await.unwrap();
+    let client = connect(&papers, rig.admin, Some("client"), &[]).await.unwrap();
     let lines = exchange(client, "GET /admin/plugins/fair/logs", &[], b"").await.1;
     let by = lines[0]["message"].as_str().unwrap();
     assert!(by.starts_with("loaded by certificate:") && by.len() == "loaded by certificate:".len() + 12, "{by}");
@@ -86,7 +86,7 @@ async fn a_required_client_certificate_identifies_the_client() {
     std::fs::copy(other.path("client.pem"), papers.path("other.pem")).unwrap();
     std::fs::copy(other.path("client.key"), papers.path("other.key")).unwrap();
     for shows in [None, Some("other")] {
-        for address in [house.admin, house.http] {
+        for address in [rig.admin, rig.http] {
             let Ok(mut stream) = connect(&papers, address, shows, &[]).await else { continue };
             let _ =
                 tokio::io::AsyncWriteExt::write_all(&mut stream, b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
@@ -100,9 +100,9 @@ async fn a_required_client_certificate_identifies_the_client() {
 #[tokio::test]
 async fn a_certificate_is_renewed_without_a_restart() {
     let papers = Papers::new();
-    let house = house(&papers, false);
+    let rig = rig(&papers, false);
     let shown = async || {
-        let stream = connect(&papers, house.admin, None, &[]).await.unwrap();
+        let stream = connect(&papers, rig.admin, None, &[]).await.unwrap();
         stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
     };
     let certificate = || CertificateDer::from_pem_file(papers.path("server.pem")).unwrap().to_vec();

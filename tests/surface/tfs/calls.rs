@@ -9,37 +9,37 @@ use sequor_proto::tensorflow_service::model_service_client::ModelServiceClient;
 use sequor_proto::tensorflow_service::prediction_service_client::PredictionServiceClient;
 use tonic::transport::Channel;
 
-use crate::house::{House, SUM};
+use crate::rig::{Rig, SUM};
 
 pub(super) const START: u32 = 1;
 pub(super) const END: u32 = 2;
 
 /// A server whose model `made` is a running sum, with at most three live sequences. It has two instances.
-pub(super) fn server() -> House {
+pub(super) fn server() -> Rig {
     let config = SUM.replace("count: 1", "count: 2");
-    let server = House::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 poison=-13")]);
+    let server = Rig::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 poison=-13")]);
     limit(&server, "max_live = 3");
     server
 }
 
 /// Sets a key of `[sequence]` of the model `made`, and reloads it.
-pub(super) fn limit(server: &House, key: &str) {
+pub(super) fn limit(server: &Rig, key: &str) {
     let file = server.folder.path().join("made/sequor.toml");
     fs_err::write(file, format!("schema = 1\n[sequence]\n{key}\n")).unwrap();
     server.repository.load(&server.folder.path().join("made"));
     assert!(server.repository.ready(), "{:?}", server.repository.statuses());
 }
 
-pub(super) async fn channel(server: &House) -> Channel {
+pub(super) async fn channel(server: &Rig) -> Channel {
     let address = format!("http://{}", server.addresses.grpc.unwrap());
     Channel::from_shared(address).unwrap().connect().await.unwrap()
 }
 
-pub(crate) async fn client(server: &House) -> PredictionServiceClient<Channel> {
+pub(crate) async fn client(server: &Rig) -> PredictionServiceClient<Channel> {
     PredictionServiceClient::new(channel(server).await)
 }
 
-pub(super) async fn models(server: &House) -> ModelServiceClient<Channel> {
+pub(super) async fn models(server: &Rig) -> ModelServiceClient<Channel> {
     ModelServiceClient::new(channel(server).await)
 }
 

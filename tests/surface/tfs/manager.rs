@@ -10,7 +10,7 @@ use tonic::Code;
 use tonic::transport::Channel;
 
 use super::calls::{END, START, answer, client, limit, step};
-use crate::house::{House, SUM};
+use crate::rig::{Rig, SUM};
 
 const POISON: i32 = -13;
 const REQUESTS: u32 = 6000;
@@ -67,9 +67,9 @@ async fn ask(
 #[tokio::test]
 async fn random_requests_match_a_model_of_the_ovms_sequence_manager() {
     let config = SUM.replace("max_candidate_sequences: 4", "max_candidate_sequences: 500");
-    let house = House::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 poison=-13")]);
-    limit(&house, "max_live = 120");
-    let mut client = client(&house).await;
+    let rig = Rig::with(ServerLimits::default(), &[("made", &config, "accumulate INT32 poison=-13")]);
+    limit(&rig, "max_live = 120");
+    let mut client = client(&rig).await;
     let mut chance = Chance(Pcg64Mcg::new(42));
     let mut manager = Manager { live: BTreeMap::new(), most: 120 };
     let mut outcomes = BTreeMap::<String, u32>::new();

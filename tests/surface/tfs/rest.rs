@@ -7,10 +7,10 @@ use sequor::model::RepositoryControl;
 use serde_json::{Value, json};
 
 use super::calls::server;
-use crate::house::{House, SUM, write};
+use crate::rig::{Rig, SUM, write};
 
-async fn predict(house: &House, model: &str, body: &Value) -> (u16, Value) {
-    let answer = house.post(&format!("/v1/models/{model}:predict"), body.clone()).await;
+async fn predict(rig: &Rig, model: &str, body: &Value) -> (u16, Value) {
+    let answer = rig.post(&format!("/v1/models/{model}:predict"), body.clone()).await;
     (answer.status, answer.json())
 }
 
@@ -20,7 +20,7 @@ fn error(text: &str) -> Value {
 
 #[tokio::test]
 async fn a_sequence_in_column_format() {
-    let house = server();
+    let rig = server();
     let body = |value: i32, more: Value| {
         let mut inputs = json!({ "INPUT": [[value]] });
         inputs.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -28,33 +28,33 @@ async fn a_sequence_in_column_format() {
     };
     let start = body(40, json!({ "sequence_control_input": [1], "sequence_id": [10] }));
     assert_eq!(
-        predict(&house, "made", &start).await,
+        predict(&rig, "made", &start).await,
         (200, json!({ "outputs": { "OUTPUT": [[40]], "sequence_id": [10] } }))
     );
     let next = body(2, json!({ "sequence_id": [10] }));
-    assert_eq!(predict(&house, "made/versions/1", &next).await.1["outputs"]["OUTPUT"], json!([[42]]));
+    assert_eq!(predict(&rig, "made/versions/1", &next).await.1["outputs"]["OUTPUT"], json!([[42]]));
     let end = body(1, json!({ "sequence_control_input": [2], "sequence_id": [10] }));
-    assert_eq!(predict(&house, "made", &end).await.1["outputs"]["OUTPUT"], json!([[43]]));
-    let made = predict(&house, "made", &body(5, json!({ "sequence_control_input": [1] }))).await.1;
+    assert_eq!(predict(&rig, "made", &end).await.1["outputs"]["OUTPUT"], json!([[43]]));
+    let made = predict(&rig, "made", &body(5, json!({ "sequence_control_input": [1] }))).await.1;
     let id = made["outputs"]["sequence_id"][0].as_u64().expect("an id");
     let next = body(2, json!({ "sequence_id": [id] }));
-    assert_eq!(predict(&house, "made", &next).await.1["outputs"]["OUTPUT"], json!([[7]]));
+    assert_eq!(predict(&rig, "made", &next).await.1["outputs"]["OUTPUT"], json!([[7]]));
 }
 
 #[tokio::test]
 async fn a_sequence_in_row_format() {
-    let house = server();
+    let rig = server();
     let row = |value: i32, control: Value, id: Value| json!({ "instances": [{ "INPUT": [value], "sequence_control_input": control, "sequence_id": id }] });
-    let started = predict(&house, "made", &row(40, json!([1]), json!([10]))).await;
+    let started = predict(&rig, "made", &row(40, json!([1]), json!([10]))).await;
     assert_eq!(started, (200, json!({ "predictions": [{ "OUTPUT": [40], "sequence_id": 10 }] })));
-    let next = predict(&house, "made", &row(2, json!(0), json!(10))).await;
+    let next = predict(&rig, "made", &row(2, json!(0), json!(10))).await;
     assert_eq!(next, (200, json!({ "predictions": [{ "OUTPUT": [42], "sequence_id": 10 }] })));
     // Only the first instance may have the sequence's id, and a sequence takes one row at a time.
     let two = json!({ "instances": [{ "INPUT": [1], "sequence_id": [10] }, { "INPUT": [1], "sequence_id": [10] }] });
     let text = "Invalid number of shape dimensions - Required shape for sequence_id is: (1)";
-    assert_eq!(predict(&house, "made", &two).await, (400, error(text)));
+    assert_eq!(predict(&rig, "made", &two).await, (400, error(text)));
     let two = json!({ "instances": [{ "INPUT": [1], "sequence_id": [10] }, { "INPUT": [1] }] });
-    let refused = predict(&house, "made", &two).await;
+    let refused = predict(&rig, "made", &two).await;
     assert!(
         refused.0 == 400 && refused.1["error"].as_str().unwrap().starts_with("Invalid input batch size"),
         "{refused:?}"
@@ -64,7 +64,7 @@ async fn a_sequence_in_row_format() {
 /// The error table of stateful models over HTTP.
 #[tokio::test]
 async fn errors_of_sequences_have_the_status_and_the_words_of_ovms() {
-    let house = server();
+    let rig = server();
     let of = |id: Value, control: Value| json!({ "inputs": { "INPUT": [[1]], "sequence_id": id, "sequence_control_input": control } });
     let parse = "Could not parse input content. Not valid ndarray detected";
     let size = |input| format!("Invalid input shape - Required shape for {input} is: (1)");
@@ -104,7 +104,7 @@ async fn errors_of_sequences_have_the_status_and_the_words_of_ovms() {
         (of(json!([7]), json!([4_294_967_296u64])), 400, parse.to_owned()),
     ];
     for (body, status, text) in rows {
-        let answer = predict(&house, "made", &body).await;
+        let answer = predict(&rig, "made", &body).await;
         match status {
             200 => assert_eq!(answer.0, 200, "{body}: {answer:?}"),
             // The runtime's own text follows.
@@ -116,7 +116,7 @@ async fn errors_of_sequences_have_the_status_and_the_words_of_ovms() {
 
 #[tokio::test]
 async fn predict_accepts_row_and_column_bodies() {
-    let house = server();
+    let rig = server();
     let rows = [
         (json!({ "instances": [[1, 2], [3, 4]] }), json!({ "predictions": [[1, 2], [3, 4]] })),
         (json!({ "instances": [{ "INPUT": [1] }, { "INPUT": [2] }] }), json!({ "predictions": [[1], [2]] })),
@@ -124,13 +124,13 @@ async fn predict_accepts_row_and_column_bodies() {
         (json!({ "inputs": { "INPUT": [[1, 2]] } }), json!({ "outputs": [[1, 2]] })),
     ];
     for (body, want) in rows {
-        assert_eq!(predict(&house, "same", &body).await, (200, want), "{body}");
+        assert_eq!(predict(&rig, "same", &body).await, (200, want), "{body}");
     }
 }
 
 #[tokio::test]
 async fn predict_refuses_invalid_bodies_in_ovms_words() {
-    let house = server();
+    let rig = server();
     let layout = "Invalid JSON structure. Could not detect row or column format";
     let parse = "Could not parse input content. Not valid ndarray detected";
     let instance = "Could not parse instance content. Not valid ndarray detected";
@@ -162,14 +162,14 @@ async fn predict_refuses_invalid_bodies_in_ovms_words() {
         ),
     ];
     for (body, status, text) in rows {
-        let answer = house.http("POST /v1/models/same:predict", &[], body.as_bytes()).await;
+        let answer = rig.http("POST /v1/models/same:predict", &[], body.as_bytes()).await;
         let said = answer.json()["error"].as_str().unwrap().to_owned();
         assert_eq!((answer.status, said.starts_with(text)), (status, true), "{body}: {said}");
         assert_eq!(answer.json().as_object().unwrap().len(), 1, "OVMS has nothing but the text");
         assert!(answer.head.contains("sequor-reason: bad_input\r\n"), "{}", answer.head);
     }
     let differ = r#"{"instances": [{"INPUT": [1]}, {"OTHER": [1]}]}"#;
-    let answer = house.http("POST /v1/models/same:predict", &[], differ.as_bytes()).await;
+    let answer = rig.http("POST /v1/models/same:predict", &[], differ.as_bytes()).await;
     assert_eq!(
         (answer.status, answer.json()),
         (400, error("Invalid JSON structure. Request inputs have different batch sizes"))
@@ -178,22 +178,22 @@ async fn predict_refuses_invalid_bodies_in_ovms_words() {
 
 #[tokio::test]
 async fn a_large_body_is_refused_before_it_is_read() {
-    let house = House::with(ServerLimits { request: Size(1 << 20), ..ServerLimits::default() }, &[]);
+    let rig = Rig::with(ServerLimits { request: Size(1 << 20), ..ServerLimits::default() }, &[]);
     let elements = vec!["1"; 1 << 20].join(",");
     let body = format!("{{\"inputs\": [[{elements}]]}}");
-    let answer = house.http("POST /v1/models/same:predict", &[], body.as_bytes()).await;
+    let answer = rig.http("POST /v1/models/same:predict", &[], body.as_bytes()).await;
     assert_eq!(answer.status, 413);
 }
 
 #[tokio::test]
 async fn status_metadata_and_wrong_paths_are_answered_as_by_ovms() {
-    let house = server();
+    let rig = server();
     let status = json!({ "version": "1", "state": "AVAILABLE", "status": { "error_code": "OK", "error_message": "" } });
     let all = json!({ "model_version_status": [status] });
-    assert_eq!(house.get("/v1/models/same").await, all);
-    assert_eq!(house.get("/v1/models/same/versions/1").await, all);
-    assert_eq!(house.get("/v1/config").await["same"], all);
-    let metadata = house.get("/v1/models/same/metadata").await;
+    assert_eq!(rig.get("/v1/models/same").await, all);
+    assert_eq!(rig.get("/v1/models/same/versions/1").await, all);
+    assert_eq!(rig.get("/v1/config").await["same"], all);
+    let metadata = rig.get("/v1/models/same/metadata").await;
     assert_eq!(metadata["modelSpec"], json!({ "name": "same", "signatureName": "serving_default", "version": "1" }));
     let field = &metadata["metadata"]["signature_def"];
     assert_eq!(field["@type"], "type.googleapis.com/tensorflow.serving.SignatureDefMap");
@@ -219,7 +219,7 @@ async fn status_metadata_and_wrong_paths_are_answered_as_by_ovms() {
         ("GET /v1/models/same/versions/99999999999999999999", 400, "Could not parse model version in request"),
     ];
     for (path, status, text) in rows {
-        let answer = house.http(path, &[], b"").await;
+        let answer = rig.http(path, &[], b"").await;
         let said = answer.json()["error"].as_str().unwrap().to_owned();
         assert_eq!((answer.status, said.starts_with(text)), (status, true), "{path}: {said}");
     }
@@ -227,19 +227,19 @@ async fn status_metadata_and_wrong_paths_are_answered_as_by_ovms() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_reports_whether_anything_has_changed() {
-    let house = server();
-    let reload = async || house.http("POST /v1/config/reload", &[], b"").await;
+    let rig = server();
+    let reload = async || rig.http("POST /v1/config/reload", &[], b"").await;
     let refused = reload().await;
     assert_eq!(refused.status, 503, "nothing says that clients may reload");
     assert!(
         refused.head.contains("sequor-reason: not_explicit")
             && !refused.json().to_string().contains("polling is enabled")
     );
-    let directories = vec![house.folder.path().to_owned()];
-    house.repository.govern(RepositoryControl { mode: ControlMode::Poll, directories });
+    let directories = vec![rig.folder.path().to_owned()];
+    rig.repository.govern(RepositoryControl { mode: ControlMode::Poll, directories });
     reload().await;
     assert_eq!(reload().await.status, 200);
-    write(house.folder.path(), "new", SUM, 1, "accumulate INT32");
+    write(rig.folder.path(), "new", SUM, 1, "accumulate INT32");
     let changed = reload().await;
     assert_eq!(
         (changed.status, &changed.json()["new"]["model_version_status"][0]["state"]),

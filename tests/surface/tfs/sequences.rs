@@ -14,7 +14,7 @@ use sequor_proto::tensorflow::{DataType, TensorProto};
 use tonic::{Code, Response};
 
 use crate::gate::Gate;
-use crate::house::{House, SUM, write};
+use crate::rig::{Rig, SUM, write};
 
 use super::calls::{
     END, START, answer, channel, client, control, id, limit, models, number, request, server, shape, spec, spec_of,
@@ -191,7 +191,7 @@ async fn a_request_that_waits_for_its_sequence_holds_up_no_other_sequence() {
     let config = SUM.replace("count: 1", "count: 2").replace("dims: [ 1 ]", "dims: [ -1 ]");
     // Steps that take this long never run on a connection's thread, which the gate would hold.
     write(folder.path(), "made", &config, 1, "append INT32 dims=-1 cost=2000");
-    let server = House::timed(Arc::new(backend), ServerLimits::default(), Clock::manual(), folder);
+    let server = Rig::timed(Arc::new(backend), ServerLimits::default(), Clock::manual(), folder);
     server.repository.load_all(server.folder.path()).unwrap();
     let client = client(&server).await;
     let predict = |id, control, numbers: i64| {
@@ -225,7 +225,7 @@ async fn a_request_that_waits_for_its_sequence_holds_up_no_other_sequence() {
 
 #[tokio::test]
 async fn a_start_while_the_last_request_of_its_id_runs_is_refused() {
-    let (server, gate) = House::gated(&[("made", SUM, "accumulate INT32 cost=2000")]);
+    let (server, gate) = Rig::gated(&[("made", SUM, "accumulate INT32 cost=2000")]);
     let client = client(&server).await;
     let predict = |id, control| {
         let mut client = client.clone();
@@ -263,9 +263,9 @@ async fn ovms_and_kserve_clients_share_one_id_space() {
     let mut client = client(&server).await;
     let mut kserve = server.client().await;
     client.predict(step(7, START, 40)).await.unwrap();
-    let mut next = crate::house::step(7, "", 2, &[]);
+    let mut next = crate::rig::step(7, "", 2, &[]);
     next.model_name = "made".to_owned();
-    assert_eq!(crate::house::values(kserve.model_infer(next).await.unwrap().get_ref()), [42]);
+    assert_eq!(crate::rig::values(kserve.model_infer(next).await.unwrap().get_ref()), [42]);
     assert_eq!(answer(client.predict(step(7, END, 1)).await.unwrap().get_ref()), (43, Some(7)));
 }
 

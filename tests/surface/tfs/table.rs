@@ -18,7 +18,7 @@ use tonic::transport::Channel;
 use super::calls::{answer, client, control, id, number, request, shape};
 use super::contract::{Act, NONE, Refused, Row, Want, rows};
 use crate::gate::Gate;
-use crate::house::{House, SAME, SUM, exchange, write};
+use crate::rig::{Rig, SAME, SUM, exchange, write};
 
 /// Time between two scans of the cleaner.
 const SCAN: Duration = Duration::from_mins(5);
@@ -33,7 +33,7 @@ enum Protocol {
 type Outcome = Result<(i32, Option<u64>), (Option<Code>, Option<u16>, String)>;
 
 struct Table {
-    house: House,
+    rig: Rig,
     client: PredictionServiceClient<Channel>,
     clock: Clock,
     gate: Arc<Gate>,
@@ -58,11 +58,11 @@ impl Table {
             fs_err::write(file, format!("schema = 1\n[sequence]\n{toml}\n")).unwrap();
         }
         write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
-        let house = House::timed(Arc::new(backend), ServerLimits::default(), clock.clone(), folder);
-        house.repository.load_all(house.folder.path()).unwrap();
-        assert!(house.repository.ready(), "{:?}", house.repository.statuses());
-        let client = client(&house).await;
-        Table { house, client, clock, gate }
+        let rig = Rig::timed(Arc::new(backend), ServerLimits::default(), clock.clone(), folder);
+        rig.repository.load_all(rig.folder.path()).unwrap();
+        assert!(rig.repository.ready(), "{:?}", rig.repository.statuses());
+        let client = client(&rig).await;
+        Table { rig, client, clock, gate }
     }
 
     /// Plays a row over one protocol. `base` is added to ids, so that rows do not share sequences.
@@ -83,7 +83,7 @@ impl Table {
                     self.gate.close();
                     pending = Some(self.begin(protocol, model, base + id, *control, *value));
                     let gate = Arc::clone(&self.gate);
-                    self.house.until(move |_| gate.held() == 1).await;
+                    self.rig.until(move |_| gate.held() == 1).await;
                     continue;
                 }
                 Act::Finish => {
@@ -96,7 +96,7 @@ impl Table {
                 }
                 Act::Grpc(request) => self.grpc(request.clone()).await,
                 Act::Rest(path, body) => {
-                    let said = self.house.http(&format!("POST {path}"), &[], body.as_bytes()).await;
+                    let said = self.rig.http(&format!("POST {path}"), &[], body.as_bytes()).await;
                     let Want::Body(status, want) = want else { panic!("{at}: a body is wanted") };
                     assert_eq!((said.status, said.json()), (*status, want.clone()), "{at}: {body}");
                     continue;
@@ -143,7 +143,7 @@ impl Table {
             }
             Protocol::Rest => {
                 let body = body(id, control, &json!([[value]]));
-                let (address, path) = (self.house.addresses.http.unwrap(), format!("POST /v1/models/{model}:predict"));
+                let (address, path) = (self.rig.addresses.http.unwrap(), format!("POST /v1/models/{model}:predict"));
                 tokio::spawn(async move { rest(&exchange(address, &path, &[], body.as_bytes()).await) })
             }
         }
@@ -162,7 +162,7 @@ impl Table {
             }
             Protocol::Rest => {
                 let inputs = json!({ "INPUT": [[value]], "sequence_id": [sequence], "sequence_control_input": [NONE] });
-                rest(&self.house.post(&format!("/v1/models/{model}:predict"), json!({ "inputs": inputs })).await)
+                rest(&self.rig.post(&format!("/v1/models/{model}:predict"), json!({ "inputs": inputs })).await)
             }
         }
     }
@@ -176,7 +176,7 @@ impl Table {
             }
             Protocol::Rest => {
                 let path = format!("POST /v1/models/{model}:predict");
-                rest(&self.house.http(&path, &[], body(id, control, &json!([[0, 0]])).as_bytes()).await)
+                rest(&self.rig.http(&path, &[], body(id, control, &json!([[0, 0]])).as_bytes()).await)
             }
         }
     }
@@ -193,7 +193,7 @@ async fn predict(mut client: PredictionServiceClient<Channel>, request: PredictR
     }
 }
 
-fn rest(said: &crate::house::Answer) -> Outcome {
+fn rest(said: &crate::rig::Answer) -> Outcome {
     let value = said.json();
     if said.status != 200 {
         assert_eq!(value.as_object().map(serde_json::Map::len), Some(1), "OVMS has nothing but the text: {value}");

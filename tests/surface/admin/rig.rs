@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::described::assert_described;
 use super::fake::Fake;
 
-pub(super) struct House {
+pub(super) struct Rig {
     pub(super) fake: Arc<Fake>,
     pub(super) admin: SocketAddr,
     pub(super) http: SocketAddr,
@@ -39,8 +39,8 @@ pub(super) struct Wish<'w> {
     pub(super) tls: Option<Tls>,
 }
 
-impl House {
-    pub(super) fn new(wish: Wish<'_>) -> House {
+impl Rig {
+    pub(super) fn new(wish: Wish<'_>) -> Rig {
         let metrics = Metrics::new(true);
         let repository =
             Repository::new(Arc::new(MockBackend::default()), RepositoryOptions::default(), metrics.clone()).unwrap();
@@ -65,7 +65,7 @@ impl House {
         let options = ServerOptions { drain, tls: wish.tls, admin, ..ServerOptions::default() };
         let running = start(Listeners::bind(&wanted).unwrap(), options, repository, metrics, stopped);
         let [admin, http] = [running.addresses.admin, running.addresses.http].map(Option::unwrap);
-        House { fake, admin, http, running, _stop: stop }
+        Rig { fake, admin, http, running, _stop: stop }
     }
 
     pub(super) async fn ask(&self, verb_and_path: &str, body: &[u8]) -> (u16, Value) {

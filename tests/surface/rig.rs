@@ -43,7 +43,7 @@ pub(crate) const SAME: &str = r#"
     instance_group [ { kind: KIND_CPU count: 1 } ]
 "#;
 
-pub(crate) struct House {
+pub(crate) struct Rig {
     pub(crate) repository: Repository,
     pub(crate) metrics: Metrics,
     pub(crate) addresses: Addresses,
@@ -75,62 +75,62 @@ pub(crate) fn write(folder: &Path, name: &str, config: &str, version: u64, progr
 /// A model whose runs are too long for a connection's thread, which a gate would block.
 const SLOW: (&str, &str, &str) = ("slow", SAME, "identity INT32 dims=-1 cost=2000");
 
-impl House {
+impl Rig {
     /// A server with `sum`, `same` and the given models.
-    pub(crate) fn with(limits: ServerLimits, more: &[(&str, &str, &str)]) -> House {
-        House::of_models(MockBackend::new(), limits, more)
+    pub(crate) fn with(limits: ServerLimits, more: &[(&str, &str, &str)]) -> Rig {
+        Rig::of_models(MockBackend::new(), limits, more)
     }
 
     /// A server whose runs must pass the gate.
-    pub(crate) fn gated(more: &[(&str, &str, &str)]) -> (House, Arc<Gate>) {
+    pub(crate) fn gated(more: &[(&str, &str, &str)]) -> (Rig, Arc<Gate>) {
         let gate = Arc::<Gate>::default();
         let of_runs = Arc::clone(&gate);
         let backend = MockBackend::with_hook(Arc::new(move |_| of_runs.pass()));
-        (House::of_models(backend, ServerLimits::default(), more), gate)
+        (Rig::of_models(backend, ServerLimits::default(), more), gate)
     }
 
     /// A server with the model `slow` behind a gate.
-    pub(crate) async fn slow() -> (House, Arc<Gate>) {
-        let (house, gate) = House::gated(&[SLOW]);
+    pub(crate) async fn slow() -> (Rig, Arc<Gate>) {
+        let (rig, gate) = Rig::gated(&[SLOW]);
         // After this run the model counts as slow, so its runs do not run on a connection's thread.
-        house.client().await.model_infer(request("slow", "", &[1])).await.unwrap();
-        (house, gate)
+        rig.client().await.model_infer(request("slow", "", &[1])).await.unwrap();
+        (rig, gate)
     }
 
-    fn of_models(backend: MockBackend, limits: ServerLimits, more: &[(&str, &str, &str)]) -> House {
+    fn of_models(backend: MockBackend, limits: ServerLimits, more: &[(&str, &str, &str)]) -> Rig {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
         write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
         for (name, config, program) in more {
             write(folder.path(), name, config, 1, program);
         }
-        let house = House::over(Arc::new(backend), limits, folder);
-        house.repository.load_all(house.folder.path()).unwrap();
-        assert!(house.repository.ready(), "{:?}", house.repository.statuses());
-        house
+        let rig = Rig::over(Arc::new(backend), limits, folder);
+        rig.repository.load_all(rig.folder.path()).unwrap();
+        assert!(rig.repository.ready(), "{:?}", rig.repository.statuses());
+        rig
     }
 
     /// A server without loaded models.
-    pub(crate) fn over(backend: Arc<dyn Backend>, limits: ServerLimits, folder: TempDir) -> House {
-        House::timed(backend, limits, Clock::default(), folder)
+    pub(crate) fn over(backend: Arc<dyn Backend>, limits: ServerLimits, folder: TempDir) -> Rig {
+        Rig::timed(backend, limits, Clock::default(), folder)
     }
 
     /// A server without loaded models, whose idle times use this clock.
-    pub(crate) fn timed(backend: Arc<dyn Backend>, limits: ServerLimits, clock: Clock, folder: TempDir) -> House {
-        House::of(backend, ServerOptions { limits, ..ServerOptions::default() }, clock, folder)
+    pub(crate) fn timed(backend: Arc<dyn Backend>, limits: ServerLimits, clock: Clock, folder: TempDir) -> Rig {
+        Rig::of(backend, ServerOptions { limits, ..ServerOptions::default() }, clock, folder)
     }
 
-    /// A server with the models of [`House::new`] and these options.
-    pub(crate) fn served(options: ServerOptions) -> House {
+    /// A server with the models of [`Rig::new`] and these options.
+    pub(crate) fn served(options: ServerOptions) -> Rig {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "sum", SUM, 1, "accumulate INT32 poison=-13");
         write(folder.path(), "same", SAME, 1, "identity INT32 dims=-1");
-        let house = House::of(Arc::new(MockBackend::new()), options, Clock::default(), folder);
-        house.repository.load_all(house.folder.path()).unwrap();
-        house
+        let rig = Rig::of(Arc::new(MockBackend::new()), options, Clock::default(), folder);
+        rig.repository.load_all(rig.folder.path()).unwrap();
+        rig
     }
 
-    fn of(backend: Arc<dyn Backend>, options: ServerOptions, clock: Clock, folder: TempDir) -> House {
+    fn of(backend: Arc<dyn Backend>, options: ServerOptions, clock: Clock, folder: TempDir) -> Rig {
         let of = options;
         let options = RepositoryOptions {
             config: draft::Options::default(),
@@ -149,11 +149,11 @@ impl House {
         let options = ServerOptions { drain, ..of };
         let listeners = Listeners::bind(&wanted).unwrap();
         let running = start(listeners, options, repository.clone(), metrics.clone(), stopped);
-        House { repository, metrics, addresses: running.addresses, folder, running, stop }
+        Rig { repository, metrics, addresses: running.addresses, folder, running, stop }
     }
 
-    pub(crate) fn new() -> House {
-        House::with(ServerLimits::default(), &[])
+    pub(crate) fn new() -> Rig {
+        Rig::with(ServerLimits::default(), &[])
     }
 
     pub(crate) async fn client(&self) -> GrpcInferenceServiceClient<Channel> {
@@ -182,7 +182,7 @@ impl House {
     }
 
     /// Waits until this holds. The test runner ends a test that hangs.
-    pub(crate) async fn until(&self, holds: impl Fn(&House) -> bool) {
+    pub(crate) async fn until(&self, holds: impl Fn(&Rig) -> bool) {
         while !holds(self) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
