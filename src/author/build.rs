@@ -46,7 +46,7 @@ mod tests {
             quiet: true,
             say: |line| panic!("a program runs: {line}"),
         };
-        for (rest, told) in [
+        for (rest, message) in [
             (
                 "world = \"scheduler\"\ncolumns = [\"deadline_us\"]\n",
                 "plugin.toml:5:12: there is no column \"deadline_us\"; did you mean \"deadline-us\"?",
@@ -57,7 +57,7 @@ mod tests {
             std::fs::write(folder.path().join("plugin.toml"), format!("{head}{rest}")).unwrap();
             let project = Project::open(folder.path()).unwrap();
             let error = build(&project, folder.path(), &machine).unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(message), "{error}");
         }
     }
 }

@@ -137,9 +137,9 @@ fn models_of_ovms_have_their_verdicts_and_become_a_repository() {
     fs_err::write(&file, json!({ "model_config_list": models, "monitoring": monitoring }).to_string()).unwrap();
     let out = folder.path().join("out");
     let migration = of_ovms(&file, Some(&out)).unwrap();
-    let told = "config.json: monitoring has no effect: --metrics_enable turns metrics on, ";
-    assert!(migration.as_table().starts_with(told), "{}", migration.as_table());
-    assert!(migration.as_json()["notices"][0].as_str().unwrap().starts_with(told));
+    let message = "config.json: monitoring has no effect: --metrics_enable turns metrics on, ";
+    assert!(migration.as_table().starts_with(message), "{}", migration.as_table());
+    assert!(migration.as_json()["notices"][0].as_str().unwrap().starts_with(message));
     let models = migration.models;
     let verdicts: Vec<_> = models.iter().map(MigratedModel::verdict).collect();
     assert_eq!(verdicts, [MigrationVerdict::Changes, MigrationVerdict::Unchanged, MigrationVerdict::Cannot]);

@@ -235,7 +235,7 @@ default = 4
 
     #[test]
     fn scheduler_manifest_faults_are_reported_at_their_line() {
-        for (from, to, told) in [
+        for (from, to, message) in [
             ("on-event", "on-events", "plugin.toml:5:18: there is no hook \"on-events\"; did you mean \"on-event\"?"),
             ("\"keys\"", "\"key\"", "plugin.toml:6:26: there is no column \"key\"; did you mean \"keys\"?"),
             ("scheduler", "processor", "plugin.toml:3:1: world \"processor\" is not served here; scheduler is"),
@@ -245,7 +245,7 @@ default = 4
             ("type = \"integer\"", "type = \"int\"", "unknown variant `int`"),
         ] {
             let fault = read(&FAIR.replace(from, to)).unwrap_err();
-            assert!(fault.contains(told), "{fault}");
+            assert!(fault.contains(message), "{fault}");
             assert!(fault.matches("did you mean").count() < 2, "{fault}");
         }
         assert!(read(&FAIR.replace("arrival-us", "weather")).unwrap_err().contains("(there are sequence, step,"));

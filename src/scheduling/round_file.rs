@@ -370,8 +370,8 @@ mod tests {
         // The guest fires all three, and the third has another shape.
         let Again::Answered(answer, verdict) = put(&wat_fixture::SchedulerWat::default(), 3) else { panic!() };
         assert_eq!(answer, Answer::Fire { fire: vec![0, 1, 2], reject: vec![] });
-        let told = verdict.unwrap_err();
-        assert_eq!((told.fault, told.what.contains("shape")), (PolicyFault::Shapes, true));
+        let error = verdict.unwrap_err();
+        assert_eq!((error.fault, error.what.contains("shape")), (PolicyFault::Shapes, true));
         let fell = put(&wat_fixture::SchedulerWat { plan: "unreachable", ..wat_fixture::SchedulerWat::default() }, 3);
         assert!(matches!(fell, Again::Failed(CallError { fault: CallFault::Trap, .. })), "{fell:?}");
         let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.const 1024)";

@@ -198,7 +198,7 @@ async fn a_draining_server_reports_not_ready_and_still_answers() {
     assert_eq!(health(&server).await, ServingStatus::Serving as i32);
     let mut client = HealthClient::new(server.channel().await);
     let mut watched = client.watch(HealthCheckRequest::default()).await.expect("an answer").into_inner();
-    let mut next = async || watched.next().await.map(|told| told.expect("a status").status);
+    let mut next = async || watched.next().await.map(|status| status.expect("a status").status);
     assert_eq!(next().await, Some(ServingStatus::Serving as i32));
 
     server.stop.send(Stop::Drain).await.expect("sent");

@@ -31,8 +31,8 @@ pub struct Outcome {
     /// Rounds of an external policy.
     pub rounds: Option<Rounds>,
     /// Lines about the external policy.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub told: Vec<String>,
+    #[serde(rename = "told", skip_serializing_if = "Vec::is_empty")]
+    pub policy_lines: Vec<String>,
     /// The share of the instances' time during which a batch ran.
     pub busy: f64,
     /// Waits at increasing percentiles, for the plot: share of the requests, microseconds.
@@ -99,11 +99,11 @@ pub struct Rounds {
 }
 
 impl Outcome {
-    /// `told`: lines about an external policy; `None` for a built-in one.
+    /// `policy_lines`: lines about an external policy; `None` for a built-in one.
     pub(super) fn new(
         policy: &str,
         instances: u16,
-        told: Option<Vec<String>>,
+        policy_lines: Option<Vec<String>>,
         workload: &Workload,
         mut tally: SimTally,
     ) -> Outcome {
@@ -132,8 +132,8 @@ impl Outcome {
             tenants,
             rejected,
             unanswered: requests.saturating_sub(answered + rejected),
-            rounds: told.is_some().then(|| rounds(&tally)),
-            told: told.unwrap_or_default(),
+            rounds: policy_lines.is_some().then(|| rounds(&tally)),
+            policy_lines: policy_lines.unwrap_or_default(),
             busy: tally.busy.as_nanos() as f64 / f64::from(instances.max(1)) / (tally.ended.0.max(1) as f64),
             curve: curve(&tally.waits),
             rejected_by_reason: tally.refused,

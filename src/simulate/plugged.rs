@@ -113,7 +113,7 @@ pub(super) struct Plugged {
     fell: Option<PolicyFault>,
     what: String,
     spent: u64,
-    told: Vec<String>,
+    policy_lines: Vec<String>,
 }
 
 impl Plugged {
@@ -135,7 +135,7 @@ impl Plugged {
             fell: None,
             what: String::new(),
             spent: 0,
-            told: Vec::new(),
+            policy_lines: Vec::new(),
         }
     }
 
@@ -224,7 +224,7 @@ impl Policy for Plugged {
     }
 
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
-        // Instances are equal, so the guest is not told which of them asks.
+        // Instances are equal, so the plug-in does not learn which of them asks.
         self.renew(Time(see.now));
         self.ready(Time(see.now))?;
         let news = self.take_news();
@@ -271,13 +271,14 @@ impl SimPolicy for Plugged {
         if parked {
             self.guest = None;
         }
-        if self.told.len() < REPORT_LINES {
+        if self.policy_lines.len() < REPORT_LINES {
             let end = if parked { "; it is parked, oldest goes on" } else { "" };
-            self.told.push(format!("strike {count} after {:.3} s: {what}{end}", (now - Time::ZERO).as_secs_f64()));
+            self.policy_lines
+                .push(format!("strike {count} after {:.3} s: {what}{end}", (now - Time::ZERO).as_secs_f64()));
         }
     }
 
     fn report_lines(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.policy_lines)
     }
 }

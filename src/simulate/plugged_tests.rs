@@ -50,7 +50,7 @@ fn a_plug_in_sees_tenants_as_keys() {
         plug(&SchedulerWat { plan: &keys, admit: FIRST_COME, ..SchedulerWat::default() }),
     )];
     let report = run(made(text, 1), Serving::default(), flat(), policies);
-    assert_eq!(report.runs[0].told, Vec::<String>::new());
+    assert_eq!(report.runs[0].policy_lines, Vec::<String>::new());
     assert_eq!(report.runs[0].answered, report.runs[0].requests);
 }
 
@@ -79,7 +79,7 @@ fn a_plug_in_sees_the_features_that_a_flow_names() {
     );
     assert_eq!(workload.arrivals, bare.arrivals, "the same requests");
     let report = run(workload, Serving::default(), flat(), vec![ComparedPolicy::plugin("x.wasm", plug)]);
-    assert_eq!(report.runs[0].told, Vec::<String>::new());
+    assert_eq!(report.runs[0].policy_lines, Vec::<String>::new());
     assert_eq!(report.runs[0].answered, report.runs[0].requests);
 }
 
@@ -100,11 +100,11 @@ fn a_plug_in_that_traps_repeatedly_is_parked_without_a_lost_request() {
     let report = run(made(SMALL, 1), Serving::default(), costs, policies());
     let [oldest, plugin] = &report.runs[..] else { panic!("two runs") };
     assert_eq!((plugin.answered, plugin.wait), (oldest.answered, oldest.wait));
-    assert_eq!((plugin.told.len(), plugin.rounds.map(|r| r.faults)), (3, Some(3)));
+    assert_eq!((plugin.policy_lines.len(), plugin.rounds.map(|r| r.faults)), (3, Some(3)));
     assert!(
-        plugin.told[2].ends_with("it gave up (unreachable) (in plan), in plan; it is parked, oldest goes on"),
+        plugin.policy_lines[2].ends_with("it gave up (unreachable) (in plan), in plan; it is parked, oldest goes on"),
         "{:?}",
-        plugin.told
+        plugin.policy_lines
     );
 }
 

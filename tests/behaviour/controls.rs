@@ -87,7 +87,7 @@ fn sees_id(strategy: &str, graph: &str, dtype: &str) -> Server {
     model("sees").config(&(config + &output)).onnx(graph).serve()
 }
 
-fn told<E: Element>(seq: &Seq<'_>) -> E {
+fn seen_id<E: Element>(seq: &Seq<'_>) -> E {
     seq.start().input(&[1]).answer().output::<E>("SEEN").remove(0)
 }
 
@@ -96,20 +96,20 @@ fn the_correlation_id_control_supports_five_data_types() {
     const WIDE: u64 = 0xfedc_ba98_8765_4321;
     for strategy in both() {
         let server = sees_id(strategy, "sees_id_uint64", "TYPE_UINT64");
-        assert_eq!(told::<u64>(&server.seq(WIDE)), WIDE);
-        assert_eq!(told::<u64>(&server.seq(1)), 1);
+        assert_eq!(seen_id::<u64>(&server.seq(WIDE)), WIDE);
+        assert_eq!(seen_id::<u64>(&server.seq(1)), 1);
         let server = sees_id(strategy, "sees_id_int64", "TYPE_INT64");
-        assert_eq!(told::<i64>(&server.seq(WIDE)), WIDE as i64);
+        assert_eq!(seen_id::<i64>(&server.seq(WIDE)), WIDE as i64);
         // The low half of the id.
         let server = sees_id(strategy, "sees_id_uint32", "TYPE_UINT32");
-        assert_eq!(told::<u32>(&server.seq(WIDE)), 0x8765_4321);
+        assert_eq!(seen_id::<u32>(&server.seq(WIDE)), 0x8765_4321);
         let server = sees_id(strategy, "sees_id_int32", "TYPE_INT32");
-        assert_eq!(told::<i32>(&server.seq(WIDE)), 0x8765_4321u32 as i32);
+        assert_eq!(seen_id::<i32>(&server.seq(WIDE)), 0x8765_4321u32 as i32);
         let server = sees_id(strategy, "sees_id_string", "TYPE_STRING");
         let long = "x".repeat(128);
         for text in ["call-77", "7", "ü\0", long.as_str()] {
             let seq = server.named(text);
-            assert_eq!(told::<String>(&seq), text);
+            assert_eq!(seen_id::<String>(&seq), text);
             assert_eq!(seq.end().input(&[1]).answer().output::<String>("SEEN"), texts(&[text]));
         }
     }

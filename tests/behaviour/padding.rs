@@ -32,14 +32,14 @@ fn lengths_of(server: &Server, lengths: &[usize]) -> Vec<(usize, usize, f32)> {
     let held = server.hold(ask(1));
     let waiting: Vec<_> = lengths.iter().map(|length| ask(*length).send()).collect();
     held.release();
-    let told = |(answer, length): (crate::support::play::Answer, &usize)| {
+    let cut = |(answer, length): (crate::support::play::Answer, &usize)| {
         let twice: Vec<f32> = values(*length).iter().map(|v| v * 2.0).collect();
         assert_eq!(answer.output::<f32>("OUTPUT"), twice);
         let odd: Vec<f32> = values(*length).iter().step_by(2).copied().collect();
         assert_eq!(answer.output::<f32>("HALF"), odd);
         (answer.shape("OUTPUT")[1] as usize, answer.shape("HALF")[1] as usize, answer.output::<f32>("SUM")[0])
     };
-    waiting.into_iter().map(|w| w.answer()).zip(lengths).map(told).collect()
+    waiting.into_iter().map(|w| w.answer()).zip(lengths).map(cut).collect()
 }
 
 #[test]

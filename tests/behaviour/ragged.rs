@@ -36,7 +36,7 @@ fn requests_are_joined_described_and_cut_apart_again() {
         ("BATCH_MAX_ELEMENT_COUNT_AS_SHAPE", &[0, 0, 0, 0]),
         ("BATCH_ITEM_SHAPE_FLATTEN", &[2, 4, 1, 3]),
     ];
-    for (kind, told) in kinds {
+    for (kind, message) in kinds {
         let server = model("ragged").config(&list(kind)).onnx("ragged_list").serve();
         let sent: [(&[u64], &[f32]); 4] =
             [(&[1, 2], &[1.0, 2.0]), (&[1, 4], &[3.0, 4.0, 5.0, 6.0]), (&[1, 1], &[7.0]), (&[1, 3], &[8.0, 9.0, 10.0])];
@@ -44,7 +44,7 @@ fn requests_are_joined_described_and_cut_apart_again() {
         let run = server.last_run();
         assert_eq!((server.runs().len(), run.shape("INPUT")), (2, vec![10]), "{kind}");
         assert_eq!(run.fed::<f32>("INPUT"), (1..=10).map(|n| n as f32).collect::<Vec<_>>());
-        assert_eq!(run.fed::<i32>("LIST"), told, "{kind}");
+        assert_eq!(run.fed::<i32>("LIST"), message, "{kind}");
         for ((shape, values), got) in sent.iter().zip(got) {
             assert_eq!(got, (shape.to_vec(), values.to_vec()), "{kind}");
         }

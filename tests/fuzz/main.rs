@@ -272,7 +272,7 @@ impl Rig {
 
     /// Over HTTP: answered, or refused as the client's fault with a sentence.
     fn judge(&self, model: &str, json_length: Option<usize>, input: Vec<u8>) {
-        let told = String::from_utf8_lossy(&input).into_owned();
+        let message = String::from_utf8_lossy(&input).into_owned();
         let mut request = Request::post(format!("/v2/models/{model}/infer"));
         if let Some(length) = json_length {
             request = request.header("inference-header-content-length", length);
@@ -281,9 +281,10 @@ impl Rig {
         if status == StatusCode::OK {
             return;
         }
-        assert!(status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE, "{status} {body:?}\n{told}");
-        let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{e}: {body:?}\n{told}"));
-        assert!(said["error"].as_str().is_some_and(|error| !error.is_empty()), "{said}\n{told}");
+        assert!(status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE, "{status} {body:?}\n{message}");
+        let said: serde_json::Value =
+            serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{e}: {body:?}\n{message}"));
+        assert!(said["error"].as_str().is_some_and(|error| !error.is_empty()), "{said}\n{message}");
     }
 }
 
@@ -373,14 +374,15 @@ fn requests_in_protobuf() {
 fn predictions_in_json() {
     let rig = Rig::new();
     run(&corpus("predict"), |chance, input| {
-        let (model, told) = (chance.one(&MODELS), String::from_utf8_lossy(&input).into_owned());
+        let (model, message) = (chance.one(&MODELS), String::from_utf8_lossy(&input).into_owned());
         let request = Request::post(format!("/v1/models/{model}:predict")).body(Body::from(input)).unwrap();
         let (status, body) = rig.ask(request);
         let is_refused = status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE;
-        assert!(status == StatusCode::OK || is_refused, "{status} {body:?}\n{told}");
-        let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{e}: {body:?}\n{told}"));
+        assert!(status == StatusCode::OK || is_refused, "{status} {body:?}\n{message}");
+        let said: serde_json::Value =
+            serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{e}: {body:?}\n{message}"));
         let is_said = said["error"].as_str().is_some_and(|error| !error.is_empty());
-        assert_eq!(is_said, is_refused, "{said}\n{told}");
+        assert_eq!(is_said, is_refused, "{said}\n{message}");
     });
 }
 

@@ -13,7 +13,7 @@ fn command(server: &Server, arguments: &[&str]) -> Ended {
     Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(arguments).end()
 }
 
-fn told(server: &Server, arguments: &[&str]) -> String {
+fn output_of(server: &Server, arguments: &[&str]) -> String {
     let ended = command(server, arguments);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
     ended.stdout
@@ -41,7 +41,7 @@ fn a_public_admin_listener_needs_keys_or_client_certificates() {
     let list = ["model", "list", "--server", &local];
     let ended = command(&server, &list);
     assert_eq!(ended.code, Some(5), "{}", ended.stderr);
-    assert!(told(&server, &[&list[..], &["--key-file", &key]].concat()).contains("vad"));
+    assert!(output_of(&server, &[&list[..], &["--key-file", &key]].concat()).contains("vad"));
 }
 
 #[test]
@@ -56,23 +56,23 @@ fn keys_that_cannot_be_read_stop_the_start() {
 #[test]
 fn models_are_listed_loaded_and_unloaded_and_each_change_is_an_audit_line() {
     let server = explicit().start();
-    let status = told(&server, &["status"]);
+    let status = output_of(&server, &["status"]);
     assert!(status.lines().next().unwrap().contains("  serving for 00:"), "{status}");
     assert!(status.lines().any(|line| line.starts_with("gru ")), "{status}");
     assert_eq!(metric(&server, "sequor_ready"), 1.0);
     assert_eq!(metric(&server, "sequor_requests_queued_limit_bytes"), f64::from(1 << 30) * 4.0);
     assert!(metric(&server, "sequor_state_limit_bytes") > 0.0);
     assert_eq!(metric(&server, "sequor_model_loads_total{model=\"gru\",result=\"failed\"}"), 0.0);
-    let list = told(&server, &["model", "list"]);
+    let list = output_of(&server, &["model", "list"]);
     let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&row("gru"))[..7], ["gru", "1", "ready", "direct", "1", "0", "0/16"]);
     assert_eq!(words(&row("vad"))[..3], ["vad", "-", "-"]);
-    assert_eq!(told(&server, &["model", "load", "vad"]), "vad is loaded\n");
+    assert_eq!(output_of(&server, &["model", "load", "vad"]), "vad is loaded\n");
     assert_eq!(server.get("/v2/models/vad/ready").0, 200);
-    assert_eq!(told(&server, &["model", "unload", "vad"]), "vad is unloaded\n");
+    assert_eq!(output_of(&server, &["model", "unload", "vad"]), "vad is unloaded\n");
     assert_eq!(command(&server, &["model", "load", "nope"]).code, Some(5));
-    let json: Value = serde_json::from_str(&told(&server, &["model", "list", "--output", "json"])).unwrap();
+    let json: Value = serde_json::from_str(&output_of(&server, &["model", "list", "--output", "json"])).unwrap();
     assert_eq!(json.as_array().unwrap().iter().find(|v| v["model"] == "vad").unwrap()["state"], "UNAVAILABLE");
 
     let log = server.stop().stderr;
@@ -132,7 +132,7 @@ fn commands_to_a_tls_server_need_the_ca_file() {
     let ended = command(&server, &list);
     assert!(ended.code == Some(4) && ended.stderr.contains("--tls-ca"), "{}", ended.stderr);
     let with_ca = [&["model", "list"][..], &["--tls-ca", &ca]].concat();
-    assert!(told(&server, &with_ca).contains("vad"));
+    assert!(output_of(&server, &with_ca).contains("vad"));
     let ended = server.stop();
     let line = ended.stdout.lines().find(|line| line.starts_with("http  ")).unwrap();
     assert!(line.contains("https://127.0.0.1:") && line.ends_with("(TLS on all but metrics)"), "{line}");
@@ -149,7 +149,7 @@ fn the_admin_listener_can_be_disabled() {
 fn sequor_drain_takes_a_server_out_of_service() {
     let server = explicit().start();
     assert_eq!(
-        told(&server, &["drain", "--wait"]),
+        output_of(&server, &["drain", "--wait"]),
         "the server has closed its connections; its process ends once states are stored\n"
     );
     let ended = server.process.ended();
@@ -222,7 +222,7 @@ fn a_failed_reload_is_listed_and_a_removed_model_is_logged_once() {
     for _ in 0..3 {
         look();
     }
-    let list = told(&server, &["model", "list"]);
+    let list = output_of(&server, &["model", "list"]);
     let row = list.lines().find(|line| line.starts_with("accumulator_int32")).unwrap();
     assert!(row.contains(" ready ") && row.contains("reload failed: "), "{list}");
     assert_eq!(server.get("/v2/models/accumulator_int32/ready").0, 200);

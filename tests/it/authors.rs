@@ -262,6 +262,6 @@ fn a_plugin_that_calls_the_operating_system_is_refused_in_c() {
         .unwrap();
     let build = Call::sequor().arguments(["plugin", "build"]).arguments([scratch.path().join("loud")]);
     let ended = build.environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE")).end();
-    let told = "loud/plugin.c: it calls an operating system (fd_close, ";
-    assert!(ended.code == Some(1) && ended.stderr.contains(told), "{:?}: {}", ended.code, ended.stderr);
+    let message = "loud/plugin.c: it calls an operating system (fd_close, ";
+    assert!(ended.code == Some(1) && ended.stderr.contains(message), "{:?}: {}", ended.code, ended.stderr);
 }

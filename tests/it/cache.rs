@@ -113,8 +113,8 @@ fn an_ineffective_cache_is_logged_and_a_cache_for_sequences_is_refused() {
     let server = served(&[]);
     assert_eq!((twice(&server, "twice", 1.0), twice(&server, "twice", 1.0)), (2.0, 2.0));
     assert_eq!(counts(&server, "twice"), [2, 2, 0, 0]);
-    let told = server.stop().stderr;
-    assert!(told.contains("response_cache has no effect: the server has no cache; set cache.size"), "{told}");
+    let message = server.stop().stderr;
+    assert!(message.contains("response_cache has no effect: the server has no cache; set cache.size"), "{message}");
 
     let call = Call::serve("repository").arguments(["--cache-size=1MiB", "--exit-on-error"]);
     let sequence = "response_cache { enable: true } sequence_batching { state { input_name: \"INPUT_STATE\" \

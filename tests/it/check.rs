@@ -61,12 +61,12 @@ fn check_reports_every_fault_of_every_model_with_its_place() {
     assert_eq!(code, Some(3), "{said:#}");
     let errors = found(&said, "error");
     assert_eq!((errors.len(), &said["errors"]), (cases.len(), &Value::from(cases.len())), "{said:#}");
-    let told: Vec<String> = errors
+    let message: Vec<String> = errors
         .iter()
         .map(|f| format!("repository/{}: {}", f["place"].as_str().unwrap(), f["text"].as_str().unwrap()))
         .collect();
     for case in cases {
-        assert!(told.iter().any(|line| line.starts_with(&case)), "{case}\nis none of\n{}", told.join("\n"));
+        assert!(message.iter().any(|line| line.starts_with(&case)), "{case}\nis none of\n{}", message.join("\n"));
     }
     for error in errors {
         assert!(error["code"].as_str().unwrap().starts_with("E-"), "{error}");
@@ -229,8 +229,8 @@ fn a_models_plug_in_is_tried_as_well() {
     assert!(line.contains("  ok     scheduler 0.1.0, ") && line.contains(" KB, plan of 64: "), "{line}");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let ended = check("");
-    let told = "there is no plug-in \"edf\": name its folder with --plugins-dir DIR, or with [plugins] dir in the settings of --config FILE";
-    assert!(ended.code == Some(3) && ended.stdout.contains(told), "{ended:?}");
+    let message = "there is no plug-in \"edf\": name its folder with --plugins-dir DIR, or with [plugins] dir in the settings of --config FILE";
+    assert!(ended.code == Some(3) && ended.stdout.contains(message), "{ended:?}");
 }
 
 /// The report of `sequor check` about a sample model with this `sequor.toml` and the tree's plug-ins.

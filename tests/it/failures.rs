@@ -143,8 +143,8 @@ fn broken_repository(into: &Path) -> Vec<(String, Vec<String>)> {
         let model = into.join(&name);
         copy(&good, &model);
         copy(&case, &model);
-        let told = fs::read_to_string(model.join("refused.txt")).unwrap();
-        cases.push((name, told.lines().map(str::to_owned).collect()));
+        let message = fs::read_to_string(model.join("refused.txt")).unwrap();
+        cases.push((name, message.lines().map(str::to_owned).collect()));
     }
     let name = "no_version".to_owned();
     fs::create_dir(into.join(&name)).unwrap();
@@ -185,11 +185,11 @@ fn broken_models_are_reported_and_do_not_stop_other_models() {
     }
     let ended = server.stop();
     assert_eq!(ended.code, Some(0));
-    let told = refusals(&ended.stdout);
+    let message = refusals(&ended.stdout);
     let wanted: Vec<(&String, &String)> =
         cases.iter().flat_map(|(m, faults)| faults.iter().map(move |f| (m, f))).collect();
-    assert_eq!(told.len(), wanted.len(), "{told:#?}");
-    for ((model, fault), (of, begin)) in told.iter().zip(wanted) {
+    assert_eq!(message.len(), wanted.len(), "{message:#?}");
+    for ((model, fault), (of, begin)) in message.iter().zip(wanted) {
         assert!(model == of && fault.starts_with(begin.as_str()), "{of}: want {begin}\n{model}: got {fault}");
         assert!(ended.stderr.contains(fault.as_str()), "{fault} is not in the log");
     }

@@ -50,23 +50,23 @@ fn flags_without_effect_are_logged_once_and_other_flags_apply() {
         "16",
     ]);
     let process = call.begin();
-    let ended = process.told("ready in ");
+    let ended = process.stop_after("ready in ");
     assert!(ended.stdout.contains("   node asr-01   "), "{}", ended.stdout);
     assert!(ended.stdout.contains("   metrics  off"), "{}", ended.stdout);
-    let told = |what: &str| ended.stderr.lines().filter(|line| line.contains(what)).count();
+    let lines_with = |what: &str| ended.stderr.lines().filter(|line| line.contains(what)).count();
     assert_eq!(
-        told("--http-thread-count has no effect: the number of threads is not a setting"),
+        lines_with("--http-thread-count has no effect: the number of threads is not a setting"),
         1,
         "{}",
         ended.stderr
     );
-    assert_eq!(told("--pinned-memory-pool-byte-size has no effect"), 1);
-    assert_eq!(told("has no effect"), 3);
+    assert_eq!(lines_with("--pinned-memory-pool-byte-size has no effect"), 1);
+    assert_eq!(lines_with("has no effect"), 3);
 }
 
 #[test]
 fn http_can_be_left_out() {
-    let ended = Call::serve(models()).arguments(["--allow-http=false"]).begin().told("ready in ");
+    let ended = Call::serve(models()).arguments(["--allow-http=false"]).begin().stop_after("ready in ");
     assert!(ended.stdout.contains("http  off   grpc  127.0.0.1:"), "{}", ended.stdout);
     let none = Call::serve(models()).arguments(["--allow-http=false", "--allow-grpc=false"]).end();
     assert_eq!(none.code, Some(3));

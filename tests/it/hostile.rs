@@ -129,22 +129,23 @@ fn blamed(server: &Server, name: &str, at: &Value, kind: &str, what: &str) {
     // One fallback round for each strike, and more until the next instance was ready.
     assert!(at["fallbacks"].as_u64().unwrap() >= 3 && at["strikes"] == 3, "{at}");
     assert_eq!(at["last_fault"]["kind"], kind, "{at}");
-    let told = at["last_fault"]["what"].as_str().unwrap();
-    assert!(told.contains(what), "{told}");
+    let message = at["last_fault"]["what"].as_str().unwrap();
+    assert!(message.contains(what), "{message}");
     let panicked = what.starts_with("told to");
-    assert!(!panicked || told.contains("src/lib.rs:"), "the line is missing: {told}");
+    assert!(!panicked || message.contains("src/lib.rs:"), "the line is missing: {message}");
     let log = logs(server, name);
-    let struck = log.iter().filter(|line| line.starts_with(told) && line.contains("built-in used for this round"));
-    assert!(struck.count() > 0, "{told}: {log:#?}");
-    let last =
-        format!("{name} is parked on oldest after 3 strikes in 60 s ({kind}: {told}). Requests go on with \"oldest\".");
+    let struck = log.iter().filter(|line| line.starts_with(message) && line.contains("built-in used for this round"));
+    assert!(struck.count() > 0, "{message}: {log:#?}");
+    let last = format!(
+        "{name} is parked on oldest after 3 strikes in 60 s ({kind}: {message}). Requests go on with \"oldest\"."
+    );
     assert!(log.iter().any(|line| line.starts_with(&last)), "{last}: {log:#?}");
     let shown = shown(server, name);
-    assert!(shown.contains("PARKED") && shown.contains(told), "{shown}");
+    assert!(shown.contains("PARKED") && shown.contains(message), "{shown}");
     let page = ask(server.admin.unwrap(), "GET", "/", "text/html", b"").1;
     let health = page.lines().find(|line| line.contains("class=\"bad\"") && line.contains(name));
-    let told = told.replace('<', "&lt;").replace('>', "&gt;");
-    assert!(health.is_some_and(|line| line.contains(&told)), "{told}: {page}");
+    let message = message.replace('<', "&lt;").replace('>', "&gt;");
+    assert!(health.is_some_and(|line| line.contains(&message)), "{message}: {page}");
     assert_eq!(server.get("/v2/health/ready").0, 200, "a plug-in does not take the server out of service");
 }
 
@@ -325,11 +326,11 @@ async fn an_invalid_scheduler_is_refused_and_the_serving_one_continues() {
         attach(&server, "serving", "oldest", json!({}));
         progress.everybody(1).await;
         let before = attached(&server, "serving");
-        for (what, component, told) in &cases {
+        for (what, component, message) in &cases {
             for path in ["/admin/plugins/new", "/admin/plugins/serving/replace"] {
                 let text = refused(&server, path, component);
                 let named = text.starts_with("new.wasm") || text.starts_with("serving.wasm");
-                assert!(text.contains(told) && (named || component.is_empty()), "{what}: {text}");
+                assert!(text.contains(message) && (named || component.is_empty()), "{what}: {text}");
                 println!("hostile: {what}: {text}");
             }
             progress.everybody(1).await;

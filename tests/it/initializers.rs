@@ -182,30 +182,30 @@ fn commands_show_replace_roll_back_and_park_the_plugin() {
         let ended = call.arguments(["plugin"]).arguments(arguments).end();
         (ended.code, format!("{}{}", ended.stdout, ended.stderr))
     };
-    let told = |arguments: &[&str]| {
+    let output_of = |arguments: &[&str]| {
         let (code, text) = command(arguments);
         assert_eq!(code, Some(0), "{arguments:?}: {text}");
         text
     };
-    assert!(told(&["list"]).contains("guest"));
-    let shown: Value = serde_json::from_str(&told(&["show", "guest", "--output", "json"])).unwrap();
+    assert!(output_of(&["list"]).contains("guest"));
+    let shown: Value = serde_json::from_str(&output_of(&["show", "guest", "--output", "json"])).unwrap();
     let first = shown["sha256"].clone();
     assert_eq!(
         (&shown["world"], &shown["attached"][0]["model"]),
         (&json!("state-initializer"), &json!("sum")),
         "{shown}"
     );
-    told(&["replace", "guest", "--from", &next_file]);
+    output_of(&["replace", "guest", "--from", &next_file]);
     assert_eq!(start(&server, 2, 10), 15, "what the version before has kept is gone");
     assert_eq!(next(&server, 1, 1), 311, "live sequences go on");
-    told(&["rollback", "guest"]);
-    let shown: Value = serde_json::from_str(&told(&["show", "guest", "--output", "json"])).unwrap();
+    output_of(&["rollback", "guest"]);
+    let shown: Value = serde_json::from_str(&output_of(&["show", "guest", "--output", "json"])).unwrap();
     assert_eq!(shown["sha256"], first);
     assert_eq!(start(&server, 3, 10), 310);
-    told(&["park", "guest"]);
+    output_of(&["park", "guest"]);
     assert_eq!(step(&server, "sum", 4, true, "a", 50).unwrap_err().0, 503);
     assert_eq!(next(&server, 1, 1), 312);
-    told(&["unpark", "guest"]);
+    output_of(&["unpark", "guest"]);
     assert_eq!(start(&server, 4, 50), 50);
     for refused in [&["unload", "guest"][..], &["attach", "guest", "--model", "beside"]] {
         assert_eq!(command(refused).0, Some(5), "{refused:?}");

@@ -33,7 +33,7 @@ fn shape(value: &Value) -> Value {
 }
 
 /// Runs a command and returns its JSON. Appends the command, its exit code and the shape of the output to `said`.
-fn told(said: &mut String, server: Option<&str>, arguments: &[&str], code: i32) -> Value {
+fn json_of(said: &mut String, server: Option<&str>, arguments: &[&str], code: i32) -> Value {
     let mut call = Call::sequor().environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE"));
     if let Some(server) = server {
         call = call.environment("SEQUOR_SERVER", server);
@@ -55,7 +55,7 @@ fn author_commands_print_json() {
     let folder = scratch.path().join("mine");
     let (folder, case) = (folder.display().to_string(), folder.join("cases/burst.toml").display().to_string());
     let mut said = String::new();
-    let mut all = |arguments: &[&str], code| told(&mut said, None, arguments, code);
+    let mut all = |arguments: &[&str], code| json_of(&mut said, None, arguments, code);
     let made = all(&["plugin", "new", "mine", "--dir", &folder], 0);
     assert_eq!((&made["name"], &made["language"], &made["folder"]), (&json!("mine"), &json!("rust"), &json!(folder)));
     let checked = all(&["plugin", "check", &edf, &readme], 3);
@@ -91,7 +91,7 @@ fn operator_commands_print_json() {
     let server = call.start();
     let single = prepared("SEQUOR_GUESTS").join("single.wasm").display().to_string();
     let (admin, mut said) = (server.admin.unwrap().to_string(), String::new());
-    let mut all = |arguments: &[&str]| told(&mut said, Some(&admin), arguments, 0);
+    let mut all = |arguments: &[&str]| json_of(&mut said, Some(&admin), arguments, 0);
     all(&["model", "load", model]);
     let listed = all(&["model", "list"]);
     assert_eq!(listed[0]["model"], model);

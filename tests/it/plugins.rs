@@ -23,7 +23,7 @@ fn command(server: &Server, arguments: &[&str]) -> Ended {
     Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(arguments).end()
 }
 
-fn told(server: &Server, arguments: &[&str]) -> String {
+fn output_of(server: &Server, arguments: &[&str]) -> String {
     let ended = command(server, arguments);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
     ended.stdout
@@ -55,15 +55,15 @@ pub(crate) fn post(http: SocketAddr, path: &str, body: &Value) -> Value {
 }
 
 pub(crate) fn shown(server: &Server, name: &str) -> Value {
-    serde_json::from_str(&told(server, &["plugin", "show", name, "--output", "json"])).unwrap()
+    serde_json::from_str(&output_of(server, &["plugin", "show", name, "--output", "json"])).unwrap()
 }
 
 #[test]
 fn a_plugin_is_attached_replaced_and_removed_while_a_sequence_continues() {
     let server = server();
     assert_eq!(step(server.http, 7, 1, true), 1);
-    told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
-    told(&server, &["plugin", "attach", "mine", "--model", "accumulator_int32"]);
+    output_of(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
+    output_of(&server, &["plugin", "attach", "mine", "--model", "accumulator_int32"]);
     assert_eq!(step(server.http, 7, 10, false), 11);
     let mine = shown(&server, "mine");
     let (at, first) = (&mine["attached"][0], mine["sha256"].clone());
@@ -72,21 +72,21 @@ fn a_plugin_is_attached_replaced_and_removed_while_a_sequence_continues() {
         (&json!("active"), &json!("accumulator_int32"), &json!(false))
     );
     assert!(at["calls"].as_u64().unwrap() >= 1 && at["fallbacks"] == 0, "{mine}");
-    assert!(told(&server, &["plugin", "list"]).contains("runtime (not in sequor.toml)"));
+    assert!(output_of(&server, &["plugin", "list"]).contains("runtime (not in sequor.toml)"));
 
-    told(&server, &["plugin", "replace", "mine", "--from", &guest("edf")]);
+    output_of(&server, &["plugin", "replace", "mine", "--from", &guest("edf")]);
     assert_eq!(step(server.http, 7, 100, false), 111);
     assert_ne!(shown(&server, "mine")["sha256"], first);
-    told(&server, &["plugin", "rollback", "mine"]);
+    output_of(&server, &["plugin", "rollback", "mine"]);
     assert_eq!(shown(&server, "mine")["sha256"], first);
-    told(&server, &["plugin", "park", "mine"]);
+    output_of(&server, &["plugin", "park", "mine"]);
     assert_eq!(step(server.http, 7, 1000, false), 1111);
     assert_eq!(shown(&server, "mine")["attached"][0]["state"], "parked");
-    told(&server, &["plugin", "unpark", "mine"]);
+    output_of(&server, &["plugin", "unpark", "mine"]);
     assert_eq!(command(&server, &["plugin", "unload", "mine"]).code, Some(5), "it is attached");
-    told(&server, &["plugin", "detach", "mine", "--model", "accumulator_int32"]);
+    output_of(&server, &["plugin", "detach", "mine", "--model", "accumulator_int32"]);
     assert_eq!(step(server.http, 7, 10_000, false), 11_111);
-    told(&server, &["plugin", "unload", "mine"]);
+    output_of(&server, &["plugin", "unload", "mine"]);
     let log = server.stop().stderr;
     for what in ["load", "attach", "replace", "rollback", "park", "unpark", "detach", "unload"] {
         assert!(log.contains(&format!("what=\"plugin {what}\" on=\"mine\"")), "{what}: {log}");
@@ -102,7 +102,7 @@ fn an_invalid_plugin_is_refused_and_a_failing_plugin_is_shown() {
         "sequor: {not} is no WebAssembly; sequor plugin build makes a component\nhelp: docs/troubleshoot.md#invalid\n"
     );
     assert_eq!((ended.code, ended.stderr), (Some(5), said));
-    told(&server, &["plugin", "load", "bad", "--from", &guest("hostile-trap")]);
+    output_of(&server, &["plugin", "load", "bad", "--from", &guest("hostile-trap")]);
     let attached = command(&server, &["plugin", "attach", "bad", "--model", "accumulator_int32", "--set", "after=2"]);
     assert_eq!(attached.code, Some(0), "{}", attached.stderr);
     for n in 1..=20 {
@@ -111,7 +111,7 @@ fn an_invalid_plugin_is_refused_and_a_failing_plugin_is_shown() {
     let bad = shown(&server, "bad");
     assert!(bad["attached"][0]["fallbacks"].as_u64().unwrap() > 0, "{bad}");
     assert_eq!(bad["attached"][0]["last_fault"]["kind"], "trap", "{bad}");
-    assert!(!told(&server, &["plugin", "logs", "bad"]).is_empty());
+    assert!(!output_of(&server, &["plugin", "logs", "bad"]).is_empty());
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn errors_of_plugin_commands_suggest_the_next_command() {
     assert_eq!(refused(&["plugin", "show", "z"]), "there is no plug-in \"z\" on this server; it has none");
     let without = "the server has no folder of plug-ins: hand the file over (`--from FILE`; ";
     assert!(refused(&["plugin", "load", "z"]).starts_with(without));
-    told(&server, &["plugin", "load", "mine", "--from", &single]);
+    output_of(&server, &["plugin", "load", "mine", "--from", &single]);
     for verb in ["show", "logs", "park", "unpark", "rollback", "unload"] {
         let said = refused(&["plugin", verb, "z"]);
         assert_eq!(said, "there is no plug-in \"z\" on this server; there is mine", "{verb}");
@@ -145,7 +145,7 @@ fn the_plugins_dir_may_be_a_relative_path() {
     let folder = call.folder.path().join("plugins");
     fs::create_dir(&folder).unwrap();
     let server = call.start();
-    told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
+    output_of(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
     assert!(folder.join("mine.wasm").is_file());
     let ended = command(&server, &["plugin", "load", "other"]);
     let said = "sequor: there is no other.wasm in plugins.dir: put it there, or hand it over (`--from FILE`; ";
@@ -166,13 +166,13 @@ fn a_local_plugin_file_is_copied_to_the_plugins_dir_once_it_is_accepted() {
     assert_eq!(command(&server, &["plugin", "load", "mine", "--from", &not]).code, Some(5));
     assert_eq!(there(), Vec::<String>::new(), "nothing is left of what was refused");
     // Uploads are not allowed, and are not needed.
-    told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
+    output_of(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
     assert_eq!(there(), ["mine.wasm"]);
-    told(&server, &["plugin", "replace", "mine", "--from", &guest("edf")]);
+    output_of(&server, &["plugin", "replace", "mine", "--from", &guest("edf")]);
     assert_eq!(fs::read(folder.join("mine.wasm")).unwrap(), fs::read(guest("edf")).unwrap());
     fs::copy(guest("single"), folder.join("other.wasm")).unwrap();
-    told(&server, &["plugin", "load", "other"]);
-    let list = told(&server, &["plugin", "list"]);
+    output_of(&server, &["plugin", "load", "other"]);
+    let list = output_of(&server, &["plugin", "list"]);
     assert!(list.lines().count() == 3 && list.contains("mine ") && list.contains("other "), "{list}");
 }
 
@@ -187,7 +187,7 @@ fn an_uploaded_and_saved_plugin_is_active_after_a_restart() {
     let save = ["plugin", "attach", "mine", "--model", "accumulator_int32", "--save"];
 
     let server = start(&["--admin-upload=true"]);
-    told(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
+    output_of(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
     let ended = command(&server, &save);
     let said = "sequor: not saved: the next start would not find mine, which came over the wire. Set [plugins] dir to a folder that the server may write\nhelp: docs/troubleshoot.md#denied\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(5), said));
@@ -203,7 +203,7 @@ fn an_uploaded_and_saved_plugin_is_active_after_a_restart() {
     let server = start(&["--admin-upload=true", &in_folder]);
     crate::operator::load(&server, "mine", &fs::read(guest("single")).unwrap());
     assert!(fs::read_dir(&folder).unwrap().next().is_none(), "it came over the wire");
-    told(&server, &save);
+    output_of(&server, &save);
     assert_eq!(fs::read(folder.join("mine.wasm")).unwrap(), fs::read(guest("single")).unwrap());
     let was = shown(&server, "mine");
     server.stop();
@@ -224,7 +224,7 @@ fn with_one_saved(home: &std::path::Path) -> (Server, String) {
     let in_folder = format!("--plugins-dir={}", folder.display());
     let server = Call::serve(&repository).arguments(["--admin-upload=true", &in_folder]).start();
     crate::operator::load(&server, "mine", &fs::read(guest("single")).unwrap());
-    told(&server, &["plugin", "attach", "mine", "--model", "accumulator_int32", "--save"]);
+    output_of(&server, &["plugin", "attach", "mine", "--model", "accumulator_int32", "--save"]);
     (server, in_folder)
 }
 
@@ -252,19 +252,19 @@ fn a_replacement_of_a_saved_plugin_is_active_after_a_restart() {
     let server = again(server);
     is(&server, "edf");
     // Replaces the plug-in with another file, and back.
-    let said = told(&server, &["plugin", "replace", "mine", "--from", &guest("lru-evict")]);
+    let said = output_of(&server, &["plugin", "replace", "mine", "--from", &guest("lru-evict")]);
     assert!(
         said.ends_with("has taken over, also after the next start: the sequor.toml of accumulator_int32 names it\n"),
         "{said}"
     );
     let server = again(server);
     is(&server, "lru-evict");
-    told(&server, &["plugin", "replace", "mine", "--from", &guest("single")]);
-    told(&server, &["plugin", "rollback", "mine"]);
+    output_of(&server, &["plugin", "replace", "mine", "--from", &guest("single")]);
+    output_of(&server, &["plugin", "rollback", "mine"]);
     is(&server, "lru-evict");
     let server = again(server);
     is(&server, "lru-evict");
-    let said = told(&server, &["plugin", "detach", "mine", "--model", "accumulator_int32"]);
+    let said = output_of(&server, &["plugin", "detach", "mine", "--model", "accumulator_int32"]);
     assert!(
         said.ends_with("is detached from accumulator_int32 until the next start: its sequor.toml names it\n"),
         "{said}"
@@ -279,7 +279,7 @@ fn a_changed_plugin_file_is_ignored_if_its_hash_is_pinned() {
     let was = shown(&server, "mine")["sha256"].clone();
     fs::copy(guest("edf"), home.path().join("plugins/mine.wasm")).unwrap();
     let line = "not replaced: mine.wasm of plugins.dir has changed (";
-    until("the change is logged", || told(&server, &["plugin", "logs", "mine"]).contains(line));
+    until("the change is logged", || output_of(&server, &["plugin", "logs", "mine"]).contains(line));
     assert_eq!(shown(&server, "mine")["sha256"], was);
     assert_eq!(step(server.http, 7, 1, true), 1);
 }

@@ -279,26 +279,26 @@ fn commands_show_replace_roll_back_and_park_the_plugin() {
         let ended = call.arguments(["plugin"]).arguments(arguments).end();
         (ended.code, format!("{}{}", ended.stdout, ended.stderr))
     };
-    let told = |arguments: &[&str]| {
+    let output_of = |arguments: &[&str]| {
         let (code, text) = command(arguments);
         assert_eq!(code, Some(0), "{arguments:?}: {text}");
         text
     };
-    assert!(told(&["list"]).contains("puppet"));
-    let shown: Value = serde_json::from_str(&told(&["show", "puppet", "--output", "json"])).unwrap();
+    assert!(output_of(&["list"]).contains("puppet"));
+    let shown: Value = serde_json::from_str(&output_of(&["show", "puppet", "--output", "json"])).unwrap();
     let first = shown["sha256"].clone();
     assert_eq!((&shown["world"], &shown["attached"][0]["model"]), (&json!("processor"), &json!("oldest")), "{shown}");
-    told(&["replace", "puppet", "--from", &next]);
+    output_of(&["replace", "puppet", "--from", &next]);
     assert_eq!(value(http, 7, 1, false), 6);
     assert_eq!(value(http, 7, PuppetOrder::Reply.value(), false), 3, "one by the first version, two by the second");
-    told(&["rollback", "puppet"]);
-    let shown: Value = serde_json::from_str(&told(&["show", "puppet", "--output", "json"])).unwrap();
+    output_of(&["rollback", "puppet"]);
+    let shown: Value = serde_json::from_str(&output_of(&["show", "puppet", "--output", "json"])).unwrap();
     assert_eq!(shown["sha256"], first);
-    told(&["park", "puppet"]);
+    output_of(&["park", "puppet"]);
     assert_eq!(refused(http, 7, PuppetOrder::Reply).0, 503);
-    told(&["unpark", "puppet"]);
+    output_of(&["unpark", "puppet"]);
     assert_eq!(value(http, 7, PuppetOrder::Reply.value(), false), 3, "the scratch is as it was");
-    told(&["logs", "puppet"]);
+    output_of(&["logs", "puppet"]);
     for refused in [&["unload", "puppet"][..], &["attach", "puppet", "--model", "direct"]] {
         assert_eq!(command(refused).0, Some(5), "{refused:?}");
     }

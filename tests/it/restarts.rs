@@ -115,11 +115,11 @@ async fn streams_at_pace_lose_no_step_over_a_planned_restart() {
     for when in ["drain", "step"] {
         let (folder, all) = (kept(when), streams());
         let first = serve(folder.path());
-        let (tell, told) = watch::channel(Some(first.grpc));
+        let (sender, addresses) = watch::channel(Some(first.grpc));
         let enough = Arc::new(AtomicBool::new(false));
         let (steps, gap) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let stream = |id: u64| {
-            let (mut told, enough, steps, gap) = (told.clone(), enough.clone(), steps.clone(), gap.clone());
+            let (mut addresses, enough, steps, gap) = (addresses.clone(), enough.clone(), steps.clone(), gap.clone());
             async move {
                 let model = STRATEGIES[id as usize % 2];
                 let (mut client, mut total, mut n) = (None, 0, 0_u64);
@@ -128,7 +128,7 @@ async fn streams_at_pace_lose_no_step_over_a_planned_restart() {
                     let value = i32::try_from(id * 7 + n).unwrap();
                     let request = step(model, i64::try_from(id).unwrap(), String::new(), value, n == 1, false);
                     let began = Instant::now();
-                    let answer = answered(&mut client, &mut told, &numbered(request, n)).await;
+                    let answer = answered(&mut client, &mut addresses, &numbered(request, n)).await;
                     gap.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
                     total += value;
                     assert_eq!(sum(&answer), Some(total), "sequence {id}, step {n}");
@@ -151,12 +151,12 @@ async fn streams_at_pace_lose_no_step_over_a_planned_restart() {
         let ended = tokio::task::spawn_blocking(move || first.process.ended()).await.unwrap();
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         assert!(!ended.stderr.contains("lost"), "{}", ended.stderr);
-        tell.send(None).unwrap();
+        sender.send(None).unwrap();
         let second = {
             let folder = folder.path().to_owned();
             tokio::task::spawn_blocking(move || serve(&folder)).await.unwrap()
         };
-        tell.send(Some(second.grpc)).unwrap();
+        sender.send(Some(second.grpc)).unwrap();
         let before = steps.load(Ordering::Relaxed);
         reached(before + all * 3).await;
         enough.store(true, Ordering::Relaxed);
@@ -392,17 +392,17 @@ async fn sockets_of_the_service_manager_stay_open_over_a_restart() {
             call.activated(&[&grpc, &http])
         };
         let first = serve().start();
-        let (_tell, told) = watch::channel(Some(grpc_at));
+        let (_sender, addresses) = watch::channel(Some(grpc_at));
         let enough = Arc::new(AtomicBool::new(false));
         let steps = Arc::new(AtomicU64::new(0));
         let stream = |id: u64| {
-            let (mut told, enough, steps) = (told.clone(), enough.clone(), steps.clone());
+            let (mut addresses, enough, steps) = (addresses.clone(), enough.clone(), steps.clone());
             async move {
                 let (mut client, mut total, mut n) = (None, 0, 0_u64);
                 while !enough.load(Ordering::Relaxed) {
                     n += 1;
                     let request = step(STRATEGIES[id as usize % 2], id as i64, String::new(), 1, n == 1, false);
-                    let answer = answered(&mut client, &mut told, &numbered(request, n)).await;
+                    let answer = answered(&mut client, &mut addresses, &numbered(request, n)).await;
                     total += 1;
                     assert_eq!(sum(&answer), Some(total), "sequence {id}, step {n}");
                     steps.fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,7 @@ fn command(server: &Server, arguments: &[&str]) -> Ended {
     Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).arguments(arguments).end()
 }
 
-fn told(server: &Server, arguments: &[&str]) -> String {
+fn output_of(server: &Server, arguments: &[&str]) -> String {
     let ended = command(server, arguments);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
     ended.stdout
@@ -48,14 +48,14 @@ fn live_sequences_are_listed_and_text_ids_are_hidden() {
     assert_eq!(step(server.http, &seven, 1.0, true), Ok(1.0));
     assert_eq!(step(server.http, &seven, 1.0, false), Ok(2.0));
     assert_eq!(step(server.http, &call, 5.0, true), Ok(5.0));
-    let list = told(&server, &[&LIST[..], &["--sort", "step"]].concat());
+    let list = output_of(&server, &[&LIST[..], &["--sort", "step"]].concat());
     let lines: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
     let (head, tail) = (&lines[1][..4], &lines[1][lines[1].len() - 3..]);
     assert_eq!((head, tail), (&["7", "2", "idle", "1"][..], &["0", "4", "B"][..]), "{list}");
     assert!(lines[2][0].starts_with('#') && lines[2][0].len() == 17 && !list.contains("call-77"), "{list}");
     assert!(list.ends_with("2 of 2 (2 in slots, 0 in backlog)\n"), "{list}");
 
-    let show = |id: &str| told(&server, &["sequence", "show", "accumulator_fp32", id]);
+    let show = |id: &str| output_of(&server, &["sequence", "show", "accumulator_fp32", id]);
     assert!(show("7").lines().nth(1).unwrap().starts_with("7   2     idle"), "{}", show("7"));
     assert!(show("call-77").contains("idle"));
     assert_eq!(command(&server, &["sequence", "show", "accumulator_fp32", "8"]).code, Some(5));
@@ -64,14 +64,14 @@ fn live_sequences_are_listed_and_text_ids_are_hidden() {
     assert_eq!(command(&server, &["sequence", "list", "nope"]).code, Some(5));
 
     let drop = ["sequence", "drop", "accumulator_fp32", "7", "--reason", "stuck client"];
-    assert_eq!(told(&server, &drop), "7 is dropped\n");
+    assert_eq!(output_of(&server, &drop), "7 is dropped\n");
     assert_eq!(step(server.http, &seven, 1.0, false), Err("dropped".to_owned()));
     assert!(show("7").starts_with("7 ended ") && show("7").ends_with(" ago: dropped; its last step was 2\n"));
     assert_eq!(command(&server, &drop).code, Some(5), "it does not live any more");
-    told(&server, &["sequence", "drop", "accumulator_fp32", "call-77"]);
-    let ended = told(&server, &[&LIST[..], &["--ended", "--reason", "dropped", "--since", "10m"]].concat());
+    output_of(&server, &["sequence", "drop", "accumulator_fp32", "call-77"]);
+    let ended = output_of(&server, &[&LIST[..], &["--ended", "--reason", "dropped", "--since", "10m"]].concat());
     assert!(ended.ends_with("2 of 2\n") && !ended.contains("call-77"), "{ended}");
-    assert!(told(&server, &[&LIST[..], &["--ended", "--reason", "expired"]].concat()).ends_with("0 of 0\n"));
+    assert!(output_of(&server, &[&LIST[..], &["--ended", "--reason", "expired"]].concat()).ends_with("0 of 0\n"));
     let log = server.stop().stderr;
     assert!(log.contains("what=\"sequence drop\" on=\"accumulator_fp32 7 (stuck client)\""), "{log}");
     assert!(!log.contains("call-77"), "{log}");
@@ -89,15 +89,15 @@ fn states_can_be_exported_and_imported_only_if_allowed() {
     let open = server(&["--admin-peek=true", "--admin-upload=true"]);
     let call = json!("call-77");
     step(open.http, &call, 40.0, true).unwrap();
-    assert!(told(&open, &LIST).contains("\"call-77\""));
-    let said = told(&open, &["sequence", "export", "accumulator_fp32", "call-77", "--to", &state]);
+    assert!(output_of(&open, &LIST).contains("\"call-77\""));
+    let said = output_of(&open, &["sequence", "export", "accumulator_fp32", "call-77", "--to", &state]);
     assert!(said.starts_with(&state), "{said}");
     let import = ["sequence", "import", "accumulator_fp32", "9", "--from", &state];
-    told(&open, &import);
+    output_of(&open, &import);
     assert_eq!(step(open.http, &json!(9), 2.0, false), Ok(42.0), "it goes on from there");
     assert_eq!(command(&open, &import).code, Some(5), "it lives there now");
     let fork = ["sequence", "fork", "accumulator_fp32", "9", "--as", "10"];
-    assert_eq!(told(&open, &fork), "10 goes on from a copy of 9\n");
+    assert_eq!(output_of(&open, &fork), "10 goes on from a copy of 9\n");
     assert_eq!(step(open.http, &json!(10), 100.0, false), Ok(142.0));
     assert_eq!(step(open.http, &json!(9), 1.0, false), Ok(43.0), "the two go on apart");
     assert_eq!(command(&open, &fork).code, Some(5), "10 lives now");

@@ -68,7 +68,7 @@ fn a_server_that_is_still_loading_stops_when_it_is_asked_to() {
     let input = "inputs { key: \"INPUT\" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }";
     let warm_up = format!("{config}\nmodel_warmup {{ name: \"long\" batch_size: 1 count: 4000000000 {input} }}\n");
     fs_err::write(model.join("config.pbtxt"), warm_up).unwrap();
-    let ended = Call::serve(repository.path()).begin().told("sequor ");
+    let ended = Call::serve(repository.path()).begin().stop_after("sequor ");
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(ended.stderr.contains("stopped") && !ended.stdout.contains("ready in"), "{}{}", ended.stdout, ended.stderr);
 }

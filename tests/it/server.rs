@@ -148,8 +148,8 @@ impl Call {
 
     pub(crate) fn begin(mut self) -> Process {
         let mut child = self.command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.command));
-        let (told, lines) = sync_channel(10_000);
-        let stdout = child.stdout.take().map(|out| std::thread::spawn(move || tell(out, &told)));
+        let (sender, lines) = sync_channel(10_000);
+        let stdout = child.stdout.take().map(|out| std::thread::spawn(move || send_lines(out, &sender)));
         let stderr = child.stderr.take().map(|mut err| {
             std::thread::spawn(move || {
                 let mut text = Vec::new();
@@ -162,7 +162,7 @@ impl Call {
 }
 
 /// Forwards lines as they arrive, and keeps them all.
-fn tell(from: impl Read, to: &SyncSender<String>) -> String {
+fn send_lines(from: impl Read, to: &SyncSender<String>) -> String {
     let mut all = String::new();
     for line in BufReader::new(from).lines().map_while(Result::ok) {
         all.push_str(&line);
@@ -209,7 +209,7 @@ impl Process {
     }
 
     /// Waits for a line of standard output that begins with this text, and then stops the program.
-    pub(crate) fn told(mut self, begin: &str) -> Ended {
+    pub(crate) fn stop_after(mut self, begin: &str) -> Ended {
         self.wait_for(begin).unwrap_or_else(|| panic!("no {begin}: {:?}", self.kill()));
         self.terminate();
         self.ended()

@@ -291,7 +291,8 @@ async fn a_redis_that_comes_back_finds_the_sequences_as_they_were() {
         }
         redis.resume();
         until("the lease is back", || metric(&server, "sequor_shared_lease", &[]) == 1.0);
-        let explained: Value = serde_json::from_str(&told(&server, &["why", model, "7", "--output", "json"])).unwrap();
+        let explained: Value =
+            serde_json::from_str(&output_of(&server, &["why", model, "7", "--output", "json"])).unwrap();
         assert_eq!(explained["refused"][0]["reason"], "store_failed", "a refusal at the gate: {explained}");
         assert_eq!(add(&mut client, model, 7, 3, NEXT).await, 5, "{when}");
         assert_eq!(add(&mut client, model, 8, 1, FIRST).await, 1);
@@ -503,9 +504,9 @@ async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
     let (folder, mut redis) = (repository("step"), Redis::start());
     let mut servers: Vec<Option<Server>> =
         ["a", "b", "c"].iter().map(|name| Some(node(folder.path(), &redis, name, SHORT))).collect();
-    let told: Vec<_> = servers.iter().map(|of| watch::Sender::new(of.as_ref().unwrap().grpc)).collect();
+    let message: Vec<_> = servers.iter().map(|of| watch::Sender::new(of.as_ref().unwrap().grpc)).collect();
     let enough = Arc::new(AtomicBool::new(false));
-    let addresses: Vec<_> = told.iter().map(watch::Sender::subscribe).collect();
+    let addresses: Vec<_> = message.iter().map(watch::Sender::subscribe).collect();
     let running: Vec<_> = (1..=12).map(|id| tokio::spawn(steady(id, addresses.clone(), Arc::clone(&enough)))).collect();
     let pause = || tokio::time::sleep(Duration::from_millis(700));
     for round in 0..2 {
@@ -517,7 +518,7 @@ async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
         // The process is killed, and another one begins.
         drop(servers[1].take());
         let server = node(folder.path(), &redis, "b", SHORT);
-        told[1].send_replace(server.grpc);
+        message[1].send_replace(server.grpc);
         servers[1] = Some(server);
         pause().await;
         redis.kill();
@@ -526,7 +527,7 @@ async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
         let ended = servers[2].take().unwrap().stop();
         assert_eq!(ended.code, Some(0), "round {round}: {ended:?}");
         let server = node(folder.path(), &redis, "c", SHORT);
-        told[2].send_replace(server.grpc);
+        message[2].send_replace(server.grpc);
         servers[2] = Some(server);
     }
     enough.store(true, Ordering::Relaxed);
@@ -590,7 +591,7 @@ fn a_sequence_whose_id_a_server_assigns_goes_to_any_server() {
 }
 
 /// What an operator's command prints.
-fn told(server: &Server, arguments: &[&str]) -> String {
+fn output_of(server: &Server, arguments: &[&str]) -> String {
     let at = server.admin.unwrap().to_string();
     let ended = Call::sequor().arguments(arguments).arguments(["--server", &at]).end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -605,16 +606,16 @@ async fn operators_reach_the_sequences_of_any_server() {
     for id in 7..=9 {
         assert_eq!(add(&mut one, model, id, 3, FIRST).await, 3);
     }
-    told(&second, &["sequence", "drop", model, "7"]);
+    output_of(&second, &["sequence", "drop", model, "7"]);
     let refused = infer(&mut one, step(model, 7, String::new(), 1, false, false)).await.unwrap_err();
     assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "dropped", "{refused:?}");
-    let list = || told(&second, &["sequence", "list", "--model", model, "--resumable", "--output", "json"]);
+    let list = || output_of(&second, &["sequence", "list", "--model", model, "--resumable", "--output", "json"]);
     let ids = || serde_json::from_str::<Value>(&list()).unwrap()["sequences"].as_array().unwrap().len();
     assert_eq!(ids(), 0, "the other server has them");
     let ended = first.stop();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ids(), 2, "{}", list());
-    told(&second, &["sequence", "drop", model, "8"]);
+    output_of(&second, &["sequence", "drop", model, "8"]);
     assert_eq!(ids(), 1, "{}", list());
     let mut other = second.client().await;
     assert_eq!(add(&mut other, model, 9, 3, LAST).await, 6);
@@ -638,7 +639,7 @@ async fn one_sequence_of_any_server_is_found_without_a_scan() {
         "{explained}"
     );
     assert!(explained["remedy"].is_null(), "{explained}");
-    assert!(told(&second, &["sequence", "show", model, "7"]).starts_with("7 is on server a"));
+    assert!(output_of(&second, &["sequence", "show", model, "7"]).starts_with("7 is on server a"));
     assert_eq!(why("99")["remedy"]["reason"], "never_started");
     let ended = first.stop();
     assert_eq!(ended.code, Some(0), "{ended:?}");

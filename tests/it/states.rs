@@ -104,13 +104,16 @@ fn requesting_a_small_integer_state_as_an_output_does_not_change_it() {
     let server = serve();
     let steps = [true, false, true, true];
     let mut asks = Sequence::of(&server, "flags", 1);
-    let told: Vec<(Value, Value)> = steps
+    let steps_seen: Vec<(Value, Value)> = steps
         .map(|step| {
             let answer = asks.step("BOOL", &[1, 1], &json!([step]), &["OUTPUT", "OUTPUT_STATE"]);
             (answer[0].1[0].clone(), answer[1].1[0].clone())
         })
         .into();
-    assert_eq!(told, [(false, 6), (false, 6), (true, 7), (false, 8)].map(|(odd, count)| (json!(odd), json!(count))));
+    assert_eq!(
+        steps_seen,
+        [(false, 6), (false, 6), (true, 7), (false, 8)].map(|(odd, count)| (json!(odd), json!(count)))
+    );
     let mut does_not = Sequence::of(&server, "flags", 2);
     let odd = steps.map(|step| does_not.step("BOOL", &[1, 1], &json!([step]), &["OUTPUT"])[0].1[0].clone());
     assert_eq!(odd, [false, false, true, false].map(Value::from));

@@ -37,9 +37,9 @@ async fn log_settings_are_the_same_over_grpc_and_http() {
     let said = rig.client().await.log_settings(LogSettingsRequest::default()).await.unwrap().into_inner().settings;
     let json = rig.get("/v2/logging").await;
     let names: Vec<&String> = said.keys().collect();
-    let mut told: Vec<&String> = json.as_object().unwrap().keys().collect();
-    told.sort();
-    assert_eq!(names, told);
+    let mut listed: Vec<&String> = json.as_object().unwrap().keys().collect();
+    listed.sort();
+    assert_eq!(names, listed);
     assert_eq!(
         (&json["log_info"], &json["log_verbose_level"], &json["log_format"]),
         (&json!(true), &json!(0), &json!("default"))

@@ -127,8 +127,8 @@ fn ran(batch: &Batch) -> Event {
 
 /// CPU time of this thread in nanoseconds, if the system reports it, so that other load on the machine does not count.
 fn worked(began: Instant) -> f64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let ns = told.and_then(|text| text.split(' ').next()?.parse().ok());
+    let message = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let ns = message.and_then(|text| text.split(' ').next()?.parse().ok());
     ns.unwrap_or_else(|| began.elapsed().as_nanos() as f64)
 }
 

@@ -15,7 +15,7 @@ impl Core {
     // === sequences ===
 
     /// Ends a sequence from outside. Queued requests are refused; a request past the queue ends first.
-    pub(crate) fn leave(&mut self, now: Time, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
+    pub(crate) fn leave(&mut self, now: Time, seq: Seq, why: EndReason, refusal: Refusal, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         if s.leaving.is_some() {
             return;
@@ -23,14 +23,14 @@ impl Core {
         if s.current.is_some() {
             s.leaving = Some(why);
             *self.leaving.entry(s.id.clone()).or_default() += 1;
-            self.refuse_queue(seq, why, told, out);
+            self.refuse_queue(seq, why, refusal, out);
             self.unlink(seq);
             self.insert(now, seq, why);
             return;
         }
         self.unlist(seq);
         let load = self.seqs.get(seq).map(|s| s.load);
-        self.remove(now, seq, why, told, out);
+        self.remove(now, seq, why, refusal, out);
         if let Some(load) = load {
             self.admit_waiting(now, load, out);
         }
@@ -53,8 +53,8 @@ impl Core {
     }
 
     /// Removes a sequence from the table. It must be in no list.
-    pub(crate) fn remove(&mut self, now: Time, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
-        self.refuse_queue(seq, why, told, out);
+    pub(crate) fn remove(&mut self, now: Time, seq: Seq, why: EndReason, refusal: Refusal, out: &mut Vec<Effect>) {
+        self.refuse_queue(seq, why, refusal, out);
         if self.seqs.get(seq).is_some_and(|s| s.leaving.is_none()) {
             self.unlink(seq);
             self.insert(now, seq, why);
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    fn refuse_queue(&mut self, seq: Seq, why: EndReason, told: Refusal, out: &mut Vec<Effect>) {
+    fn refuse_queue(&mut self, seq: Seq, why: EndReason, refusal: Refusal, out: &mut Vec<Effect>) {
         // If a sequence's state returns to the store, its next step continues it.
         let ended = why != EndReason::Spilled && !fault(Planted::EndUntold);
         while let Some(s) = self.seqs.get_mut(seq) {
@@ -115,7 +115,7 @@ impl Core {
                 break;
             }
             if let Some(r) = self.reqs.at(ix).map(|r| r.key).and_then(|key| self.reqs.remove(key)) {
-                out.push(Effect::Refuse { req: r.key, refusal: told, ended });
+                out.push(Effect::Refuse { req: r.key, refusal, ended });
                 self.turn_done(&r, false, out);
             }
         }
@@ -159,10 +159,10 @@ impl Core {
     // === requests that never run ===
 
     /// Cancels a request, or refuses it because its time has passed. A START ends its sequence. For other steps `cancel_ends` decides.
-    pub(crate) fn cancel(&mut self, now: Time, req: Req, told: Refusal, why: EndReason, out: &mut Vec<Effect>) {
+    pub(crate) fn cancel(&mut self, now: Time, req: Req, refusal: Refusal, why: EndReason, out: &mut Vec<Effect>) {
         let load = self.reqs.get(req).map(|r| r.load);
         let ends = load.and_then(|load| self.load(load)).is_some_and(|l| l.spec.cancel_ends);
-        self.turn_away(now, req, told, why, ends, out);
+        self.turn_away(now, req, refusal, why, ends, out);
     }
 
     /// Refuses a waiting request. `ends`: whether its sequence ends too; a START always ends it. A request that has begun to run completes.
@@ -170,7 +170,7 @@ impl Core {
         &mut self,
         now: Time,
         req: Req,
-        told: Refusal,
+        refusal: Refusal,
         why: EndReason,
         ends: bool,
         out: &mut Vec<Effect>,
@@ -179,11 +179,11 @@ impl Core {
         if !r.is_untouched() {
             return;
         }
-        let Some(seq) = r.seq else { return self.drop_stateless(req, told, out) };
+        let Some(seq) = r.seq else { return self.drop_stateless(req, refusal, out) };
         if r.start || ends {
-            self.leave(now, seq, why, told, out);
+            self.leave(now, seq, why, refusal, out);
         } else {
-            self.drop_step(now, seq, req, told, out);
+            self.drop_step(now, seq, req, refusal, out);
         }
     }
 
@@ -194,7 +194,7 @@ impl Core {
         waits && !fault(Planted::NothingGoesBack)
     }
 
-    pub(crate) fn drop_stateless(&mut self, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+    pub(crate) fn drop_stateless(&mut self, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
         let Some(r) = self.reqs.remove(req) else { return };
         if r.plan.is_none() {
             self.wants_no_room(r.load);
@@ -203,12 +203,12 @@ impl Core {
             // Without it the other requests may form a batch that need not wait.
             wake_one(state, out);
         }
-        out.push(Effect::Refuse { req, refusal: told, ended: false });
+        out.push(Effect::Refuse { req, refusal, ended: false });
         self.wake_if_over(r.load, out);
     }
 
     /// Removes one step from the queue of its sequence, which stays live. If the client counts steps, that step is expected again.
-    pub(crate) fn drop_step(&mut self, now: Time, seq: Seq, req: Req, told: Refusal, out: &mut Vec<Effect>) {
+    pub(crate) fn drop_step(&mut self, now: Time, seq: Seq, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         let head = s.queue.front() == Some(req.ix);
         let was = s.stage;
@@ -219,7 +219,7 @@ impl Core {
         if let Some(step) = self.reqs.get(req).filter(|r| r.counted).map(|r| r.step) {
             self.expect_again(seq, Some(req), step, out);
         }
-        self.take_out(seq, req, told, false, out);
+        self.take_out(seq, req, refusal, false, out);
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.touched = now;
         if goes_back {

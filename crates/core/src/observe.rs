@@ -26,7 +26,7 @@ impl Core {
     /// Reports a note to the driver, and its event to the load's policy.
     pub(crate) fn note(&mut self, load: LoadId, note: Note, out: &mut Vec<Effect>) {
         out.push(Effect::Note(note));
-        let told = match note {
+        let event = match note {
             Note::Started(seq, req) => self.begins(seq, req),
             Note::Slotted(seq, _, _, waited) => Some(observed(seq, ObservedKind::Slotted { waited })),
             Note::Ended(seq, why) => {
@@ -34,8 +34,8 @@ impl Core {
             }
             Note::Fault(..) | Note::Fallback(_) | Note::Stale(..) => None,
         };
-        if let (Some(told), Some(state)) = (told, load_in(&mut self.loads, load)) {
-            state.observe(told, out);
+        if let (Some(event), Some(state)) = (event, load_in(&mut self.loads, load)) {
+            state.observe(event, out);
         }
     }
 

@@ -135,14 +135,14 @@ impl Core {
     }
 
     /// Opens a sequence with a START that waits behind a step whose id was not found. False if no START waits.
-    fn start_after_all(&mut self, now: Time, seq: Seq, mut told: Refusal, out: &mut Vec<Effect>) -> bool {
+    fn start_after_all(&mut self, now: Time, seq: Seq, mut refusal: Refusal, out: &mut Vec<Effect>) -> bool {
         let Some(s) = self.seqs.get(seq).filter(|s| !s.announced && s.starts > 0) else { return false };
         let load = s.load;
         while let Some(head) = self.seqs.get(seq).and_then(|s| s.queue.front()).and_then(|ix| self.reqs.at(ix)) {
             let (key, start) = (head.key, head.start);
             if !start {
-                self.take_out(seq, key, told, false, out);
-                told = Refusal::Ended(EndReason::Failed);
+                self.take_out(seq, key, refusal, false, out);
+                refusal = Refusal::Ended(EndReason::Failed);
                 continue;
             }
             if let Some(s) = self.seqs.get_mut(seq) {

@@ -149,8 +149,8 @@ mod tests {
         assert_eq!(refused("{\"burst\":4.5}"), "config.burst must be an integer, not 4.5");
         assert_eq!(refused("{\"weights\":[]}"), "config.weights must be a table, not []");
         assert_eq!(refused("{\"brust\":4}"), "config.brust: there is no such setting; did you mean \"burst\"?");
-        let told = "config.nothing: there is no such setting (there are burst, name, share, weights)";
-        assert_eq!(refused("{\"nothing\":4}"), told);
+        let message = "config.nothing: there is no such setting (there are burst, name, share, weights)";
+        assert_eq!(refused("{\"nothing\":4}"), message);
         assert!(refused("[]").starts_with("config is not a table in JSON: "));
     }
 

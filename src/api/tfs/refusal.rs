@@ -365,9 +365,9 @@ mod tests {
             assert_eq!((status.code, status.code.tfs_http(), status.message.as_str()), (code, http, text));
         }
         let loading = status(&Failure::NotServed(NotServed::NotReady { model: "m".to_owned(), version: 1 }));
-        let told = (loading.code, loading.code.tfs_http(), loading.message.as_str());
+        let found = (loading.code, loading.code.tfs_http(), loading.message.as_str());
         assert_eq!(
-            told,
+            found,
             (
                 Code::Unavailable,
                 503,

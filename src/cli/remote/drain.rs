@@ -29,9 +29,9 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     while waits && client.is_there() {
         std::thread::sleep(LOOK);
     }
-    let told = match waits {
+    let message = match waits {
         true => "the server has closed its connections; its process ends once states are stored\n",
         false => "the server drains; then its process ends\n",
     };
-    print(matches, &serde_json::json!({ "draining": true, "out": waits }), |_: serde_json::Value| told.to_owned())
+    print(matches, &serde_json::json!({ "draining": true, "out": waits }), |_: serde_json::Value| message.to_owned())
 }

@@ -337,7 +337,7 @@ const SENTENCES: &[&str] = &[
 
 #[test]
 fn ordered_answers_and_delayed_requests_contradict_each_other_with_and_without_levels() {
-    let told = |levels: &str, action: &str, timeout: u32| {
+    let warns = |levels: &str, action: &str, timeout: u32| {
         let config = format!(
             "max_batch_size: 4 dynamic_batching {{ {levels} preserve_ordering: true default_queue_policy {{ timeout_action: {action} \
              default_timeout_microseconds: {timeout} }} }} input {{ name: 'x' data_type: TYPE_FP32 dims: 3 }} \
@@ -347,8 +347,8 @@ fn ordered_answers_and_delayed_requests_contradict_each_other_with_and_without_l
         resolve(&config, "", &graph(&ports, &[("y", DataType::Fp32, &[-1, 3])])).is_err()
     };
     for levels in ["", "priority_levels: 1 default_priority_level: 1"] {
-        assert!(told(levels, "DELAY", 100), "{levels}");
-        assert!(!told(levels, "REJECT", 100) && !told(levels, "DELAY", 0), "{levels}");
+        assert!(warns(levels, "DELAY", 100), "{levels}");
+        assert!(!warns(levels, "REJECT", 100) && !warns(levels, "DELAY", 0), "{levels}");
     }
 }
 

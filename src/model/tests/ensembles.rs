@@ -417,12 +417,12 @@ fn ensemble_faults_are_reported_with_their_step() {
     ));
     models.push(("trip", "", ensemble("trip", &["round"], "").replace("'INPUT'", "'IN'").replace("'OUTPUT'", "'OUT'")));
     let rig = Rig::new(&models);
-    let told: Vec<String> = ["absent", "two", "nested", "port", "typed", "shaped", "large"]
+    let message: Vec<String> = ["absent", "two", "nested", "port", "typed", "shaped", "large"]
         .into_iter()
         .flat_map(|model| rig.faults(model))
         .map(|fault| fault.replace(&rig.folder.path().display().to_string(), ""))
         .collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(message.join("\n"));
     let round = [rig.faults("round"), rig.faults("trip")].concat().join("\n");
     assert!(round.contains("circular dependency between ensembles: "), "{round}");
     assert_eq!([rig.faults("ab"), rig.faults("inner")], [vec![""; 0], vec![""; 0]]);

@@ -147,7 +147,7 @@ fn hostile(component: &SchedulerComponent, does: &str, more: &str) -> (Scheduler
 #[test]
 fn hostile_guests_are_stopped_and_the_reason_is_reported() {
     let component = component("hostile-default");
-    for (does, fault, told) in [
+    for (does, fault, message) in [
         ("loop", CallFault::Time, "time limit 2ms in plan (6 candidates)"),
         ("trap", CallFault::Trap, "told to trap in plan"),
         ("trap-configure", CallFault::Trap, "told to trap in configure"),
@@ -157,7 +157,7 @@ fn hostile_guests_are_stopped_and_the_reason_is_reported() {
         let (mut guest, _, configured) = hostile(&component, does, "");
         let struck = configured.and_then(|_| ask(&mut guest, round(&component)).map(drop)).unwrap_err();
         assert_eq!(struck.fault, fault, "{does}: {}", struck.what);
-        assert!(struck.what.contains(told), "{does}: {}", struck.what);
+        assert!(struck.what.contains(message), "{does}: {}", struck.what);
         assert!(does != "trap" || struck.what.contains("src/lib.rs:"), "{}", struck.what);
     }
     // The core finds a wrong answer, and the instance continues.
@@ -180,8 +180,8 @@ fn hostile_guests_are_stopped_and_the_reason_is_reported() {
     assert_eq!(flood("counters", 50).counts.lock().len(), 32);
     let (mut guest, ..) = hostile(&component, "save-much", "");
     assert!(guest.save().unwrap_err().what.starts_with("it saved 4194304 bytes"));
-    let (_, _, told) = hostile(&component, "refuse", "");
-    assert_eq!(told.unwrap(), Err("this configuration is refused, as it was told to".to_owned()));
+    let (_, _, message) = hostile(&component, "refuse", "");
+    assert_eq!(message.unwrap(), Err("this configuration is refused, as it was told to".to_owned()));
 }
 
 // === languages with their own run time ===
@@ -199,9 +199,9 @@ fn a_python_exception_is_reported_with_its_line() {
     assert_eq!(refused.unwrap(), Err("ValueError: told to raise at plugin.py:10".to_owned()));
     let (component, mut guest, heard, _) = python("raise", 0);
     let struck = ask(&mut guest, round(&component)).unwrap_err();
-    let told = "IndexError: list index out of range at plugin.py:14";
-    assert_eq!((struck.fault, struck.what), (CallFault::Trap, format!("{told}, in plan")));
-    assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
+    let message = "IndexError: list index out of range at plugin.py:14";
+    assert_eq!((struck.fault, struck.what), (CallFault::Trap, format!("{message}, in plan")));
+    assert_eq!(*heard.lines.lock(), [(0, message.to_owned())]);
     let (_, mut guest, ..) = python("raise-observe", 0);
     let events = Events { kind: vec![3], sequence: vec![1], amount: vec![1], keys: vec![] };
     assert_eq!(guest.observe(&events).unwrap_err().what, "KeyError: 'done' at plugin.py:23, in observe");
@@ -232,9 +232,9 @@ fn an_interpreter_gets_the_same_memory_margin_as_other_guests() {
     let rounds = (0..1000).take_while(|_| ask(&mut guest, round(&component)).is_ok()).count();
     assert!((120..=128).contains(&rounds), "{rounds} MiB");
     let limits = Limits { memory: Some(8 << 20), time: Duration::from_secs(1) };
-    let told = component.guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
-    assert_eq!(told.fault, CallFault::Memory);
-    assert!(told.what.starts_with("memory limit 8 MiB in its start: asked for "), "{}", told.what);
+    let error = component.guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
+    assert_eq!(error.fault, CallFault::Memory);
+    assert!(error.what.starts_with("memory limit 8 MiB in its start: asked for "), "{}", error.what);
     let (component, mut guest, ..) = python("fine", 0);
     let before = guest.memory();
     for _ in 0..200 {
@@ -286,7 +286,7 @@ fn an_exception_is_reported_with_its_line_in_javascript() {
     assert_eq!(round.check(&said), Ok(()), "{:?}", round.picks);
     let bare = Columns { len: 1, ..Columns::default() };
     let struck = guest.plan(0, &bare, &Events::default(), &mut Picks::default()).unwrap_err();
-    let told = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:47";
-    assert_eq!((struck.fault, struck.what), (CallFault::Trap, format!("{told}, in plan")));
-    assert_eq!(*heard.lines.lock(), [(0, told.to_owned())]);
+    let message = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:47";
+    assert_eq!((struck.fault, struck.what), (CallFault::Trap, format!("{message}, in plan")));
+    assert_eq!(*heard.lines.lock(), [(0, message.to_owned())]);
 }

@@ -32,7 +32,7 @@ fn log(bytes: u32) -> String {
 
 #[test]
 fn a_guest_that_hands_over_too_much_at_once_traps() {
-    let told = |bytes| {
+    let plan_after_log = |bytes| {
         plan(
             &mut patient(&SchedulerWat {
                 extra: LOG,
@@ -43,8 +43,8 @@ fn a_guest_that_hands_over_too_much_at_once_traps() {
         )
         .0
     };
-    assert!(told(2 << 20).is_ok());
-    let much = told((2 << 20) + 1).unwrap_err();
+    assert!(plan_after_log(2 << 20).is_ok());
+    let much = plan_after_log((2 << 20) + 1).unwrap_err();
     assert_eq!(
         (much.fault, much.what.as_str()),
         (CallFault::Trap, "it handed over too much at once (in plan), in plan")
@@ -62,12 +62,15 @@ fn a_guest_that_hands_over_too_much_at_once_traps() {
 #[test]
 fn a_guest_that_keeps_the_host_busy_reaches_the_time_limit() {
     let logs = log(2 << 20).repeat(400);
-    let told = struck_by_default(&SchedulerWat {
+    let error = struck_by_default(&SchedulerWat {
         extra: LOG,
         plan: &format!("{ROOM} {logs} (i32.const 512)"),
         ..SchedulerWat::default()
     });
-    assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
+    assert_eq!(
+        (error.fault, error.what.as_str()),
+        (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)")
+    );
 }
 
 #[test]
@@ -79,10 +82,10 @@ fn a_call_that_returned_beyond_its_limit_has_failed() {
     // stopped guest serves no more. If it was stopped before its first instruction, it looks like one that returned.
     let serves_on = || {
         let mut guest = guest.guest(Arc::new(ServiceLog::default()), limits).unwrap();
-        let told = (0..10_000).find_map(|_| plan(&mut guest, 3).0.err()).unwrap();
-        assert_eq!(told.fault, CallFault::Time);
+        let error = (0..10_000).find_map(|_| plan(&mut guest, 3).0.err()).unwrap();
+        assert_eq!(error.fault, CallFault::Time);
         // The next call is measured from its own beginning.
-        told.what == "time limit 100us in plan (3 candidates)" && guest.save() == Ok(Vec::new())
+        error.what == "time limit 100us in plan (3 candidates)" && guest.save() == Ok(Vec::new())
     };
     assert!((0..1000).any(|_| serves_on()));
 }
@@ -110,9 +113,9 @@ fn debug_sections_do_not_slow_down_a_trap_report() {
     let component = SchedulerComponent::new(&SERVING, "x.wasm", &bytes, Grants::default(), None).unwrap();
     let mut guest = component.guest(Arc::new(ServiceLog::default()), ROOMY).unwrap();
     let began = Instant::now();
-    let told = plan(&mut guest, 3).0.unwrap_err();
+    let error = plan(&mut guest, 3).0.unwrap_err();
     let took = began.elapsed();
-    assert_eq!(told.what, "it gave up (unreachable) (in plan), in plan");
+    assert_eq!(error.what, "it gave up (unreachable) (in plan), in plan");
     // If the table were read for each unit, this would take minutes.
     assert!(took < Duration::from_secs(20), "{took:?}");
 }

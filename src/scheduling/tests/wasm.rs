@@ -141,9 +141,9 @@ fn saved_bytes_are_returned_up_to_a_limit() {
     let grown = "(drop (memory.grow (i32.const 100)))";
     let much = much.replace(&(8 << 16).to_string(), &((1 << 20) + 1).to_string());
     let save = format!("{grown} {much}");
-    let told = start(&SchedulerWat { save: &save, ..SchedulerWat::default() }).save().unwrap_err();
+    let error = start(&SchedulerWat { save: &save, ..SchedulerWat::default() }).save().unwrap_err();
     assert_eq!(
-        (told.fault, told.what.as_str()),
+        (error.fault, error.what.as_str()),
         (CallFault::Memory, "it saved 1048577 bytes; at most 1048576 are kept")
     );
     assert_eq!(start(&SchedulerWat::default()).restore(b"kept").unwrap(), Ok(()));
@@ -169,13 +169,16 @@ fn log_lines_of_a_guest_reach_the_host() {
 #[test]
 fn an_endless_guest_is_out_of_time() {
     let endless = SchedulerWat { plan: "(loop $l (br $l)) (i32.const 512)", ..SchedulerWat::default() };
-    let told = struck_by_default(&endless);
-    assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)"));
+    let error = struck_by_default(&endless);
+    assert_eq!(
+        (error.fault, error.what.as_str()),
+        (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)")
+    );
     // A start that never ends is stopped too.
     let start = SchedulerWat { extra: "(func $s (loop $l (br $l))) (start $s)", ..SchedulerWat::default() };
     let limits = Limits { time: Duration::from_micros(10), ..ROOMY };
-    let told = component(&start).guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
-    assert_eq!((told.fault, told.what.as_str()), (CallFault::Time, "time limit 1ms in its start (in s)"));
+    let error = component(&start).guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
+    assert_eq!((error.fault, error.what.as_str()), (CallFault::Time, "time limit 1ms in its start (in s)"));
 }
 
 #[test]
@@ -184,8 +187,8 @@ fn a_trap_reports_its_function_or_the_logged_error() {
     assert_eq!((silent.fault, silent.what.as_str()), (CallFault::Trap, "it gave up (unreachable) (in plan), in plan"));
     let extra = format!("{LOG} (data (i32.const 0) \"index 83, src/lib.rs:71\") (func $deep (unreachable))");
     let plan = "(call $log (i32.const 0) (i32.const 0) (i32.const 23)) (call $deep) (i32.const 512)";
-    let told = struck(&SchedulerWat { extra: &extra, plan, ..SchedulerWat::default() });
-    assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "index 83, src/lib.rs:71, in plan"));
+    let error = struck(&SchedulerWat { extra: &extra, plan, ..SchedulerWat::default() });
+    assert_eq!((error.fault, error.what.as_str()), (CallFault::Trap, "index 83, src/lib.rs:71, in plan"));
     let far = struck(&SchedulerWat { plan: "(i32.load (i32.const -8))", ..SchedulerWat::default() });
     assert_eq!(far.what, "memory out of bounds (in plan), in plan");
     // Lists outside its memory are its fault as well.
@@ -197,24 +200,24 @@ fn a_trap_reports_its_function_or_the_logged_error() {
 #[test]
 fn deep_recursion_ends_in_a_trap() {
     let extra = "(func $deep (param i32) (result i32) (i32.add (call $deep (local.get 0)) (i32.const 1)))";
-    let told = struck(&SchedulerWat { extra, plan: "(call $deep (i32.const 0))", ..SchedulerWat::default() });
-    assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "stack overflow (in deep), in plan"));
+    let error = struck(&SchedulerWat { extra, plan: "(call $deep (i32.const 0))", ..SchedulerWat::default() });
+    assert_eq!((error.fault, error.what.as_str()), (CallFault::Trap, "stack overflow (in deep), in plan"));
 }
 
 #[test]
 fn memory_growth_beyond_the_limit_fails_and_the_guest_may_continue() {
     let greedy = "(if (i32.eq (memory.grow (i32.const 16384)) (i32.const -1)) (then unreachable)) (i32.const 512)";
-    let told = struck(&SchedulerWat { plan: greedy, ..SchedulerWat::default() });
+    let error = struck(&SchedulerWat { plan: greedy, ..SchedulerWat::default() });
     assert_eq!(
-        (told.fault, told.what.as_str()),
+        (error.fault, error.what.as_str()),
         (CallFault::Memory, "memory limit 16.5 MiB in plan: asked for 1.0 GiB (in plan)")
     );
     let copes = "(drop (memory.grow (i32.const 16384))) (i32.const 512)";
     assert_eq!(plan(&mut start(&SchedulerWat { plan: copes, ..SchedulerWat::default() }), 3).0, Ok(Decision::Default));
     let limits = Limits { memory: Some(1 << 16), ..ROOMY };
-    let told = component(&SchedulerWat::default()).guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
+    let error = component(&SchedulerWat::default()).guest(Arc::new(ServiceLog::default()), limits).unwrap_err();
     assert_eq!(
-        (told.fault, told.what.as_str()),
+        (error.fault, error.what.as_str()),
         (CallFault::Memory, "memory limit 64 KiB in its start: asked for 512 KiB")
     );
 }
@@ -224,8 +227,8 @@ fn after_a_trap_an_instance_is_dead_and_the_next_is_not() {
     let guest = component(&SchedulerWat { plan: "(unreachable)", ..SchedulerWat::default() });
     let mut first = guest.guest(Arc::new(ServiceLog::default()), ROOMY).unwrap();
     assert!(plan(&mut first, 1).0.is_err());
-    let told = first.observe(&Events::default()).unwrap_err();
-    assert_eq!((told.fault, told.what.as_str()), (CallFault::Trap, "it had fallen before, in observe"));
+    let error = first.observe(&Events::default()).unwrap_err();
+    assert_eq!((error.fault, error.what.as_str()), (CallFault::Trap, "it had fallen before, in observe"));
     let mut next = guest.guest(Arc::new(ServiceLog::default()), ROOMY).unwrap();
     assert_eq!(next.observe(&Events::default()), Ok(()));
 }
@@ -269,8 +272,8 @@ fn a_file_that_is_no_component_is_refused_with_the_reason() {
         "x.wasm is a core module, not a component. `sequor plugin build` makes components, and so does `wasm-tools component new`"
     );
     for cut in [9, good.len() / 2, good.len() - 1] {
-        let told = refused(&good[..cut]);
-        assert!(matches!(told, ComponentError::Damaged { .. }), "{told}");
+        let message = refused(&good[..cut]);
+        assert!(matches!(message, ComponentError::Damaged { .. }), "{message}");
     }
     assert!(refused(&good[..good.len() / 2]).to_string().starts_with("x.wasm is no valid component, or cut short: "));
 }
@@ -290,12 +293,12 @@ fn a_component_of_another_world_or_contract_is_refused_by_name() {
     );
     let newer =
         wat::parse_str("(component (instance $i) (export \"sequor:plugin/scheduler@0.2.0\" (instance $i)))").unwrap();
-    let told = "x.wasm is built for sequor:plugin@0.2.0 (contract of plugin.toml); this server offers 0.1.0. Build it with the kit of 0.1.0, or upgrade the server.";
-    assert_eq!(refused(&newer).to_string(), told);
+    let message = "x.wasm is built for sequor:plugin@0.2.0 (contract of plugin.toml); this server offers 0.1.0. Build it with the kit of 0.1.0, or upgrade the server.";
+    assert_eq!(refused(&newer).to_string(), message);
     let manifest = "name = \"x\"\nversion = \"1\"\nworld = \"scheduler\"\ncontract = \"0.2.0\"\n";
     assert_eq!(
         refused(&SchedulerWat { manifest: Some(manifest), ..SchedulerWat::default() }.component()).to_string(),
-        told
+        message
     );
     let less =
         wat::parse_str("(component (instance $i) (export \"sequor:plugin/scheduler@0.1.0\" (instance $i)))").unwrap();
@@ -320,8 +323,8 @@ fn function_types_that_differ_from_the_contract_are_reported() {
     wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
     let encoder = wit_component::ComponentEncoder::default();
     let component = encoder.module(&module).unwrap().encode().unwrap();
-    let told = refused(&component).to_string();
-    assert!(told.starts_with("x.wasm does not fit the contract 0.1.0: configure: "), "{told}");
+    let message = refused(&component).to_string();
+    assert!(message.starts_with("x.wasm does not fit the contract 0.1.0: configure: "), "{message}");
 }
 
 /// Two interfaces of WASI as far as the tests need them, and a world with these imports.
@@ -344,26 +347,27 @@ const NOW: &str = "(import \"wasi:clocks/monotonic-clock@0.2.9\" \"now\" (func $
 fn imports_beyond_the_world_are_named_all_together() {
     let wit = wasi("import wasi:sockets/tcp@0.2.9; import wasi:clocks/monotonic-clock@0.2.9;");
     let extra = format!("{NOW} (import \"wasi:sockets/tcp@0.2.9\" \"connect\" (func $connect))");
-    let told = refused(&SchedulerWat { extra: &extra, ..SchedulerWat::default() }.component_of(&wit, "w")).to_string();
+    let message =
+        refused(&SchedulerWat { extra: &extra, ..SchedulerWat::default() }.component_of(&wit, "w")).to_string();
     let begin = "x.wasm asks for wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9; world scheduler 0.1.0 gives neither. \
                  Clocks can be granted (plugins.grants = [\"x=clock\"]); sockets never. `now-us` of a round may be what you need.";
-    let same = told.replace(
+    let same = message.replace(
         "wasi:clocks/monotonic-clock@0.2.9 and wasi:sockets/tcp@0.2.9",
         "wasi:sockets/tcp@0.2.9 and wasi:clocks/monotonic-clock@0.2.9",
     );
-    assert!(same.starts_with(begin), "{told}");
+    assert!(same.starts_with(begin), "{message}");
 }
 
 /// Its code is invalid, which only a compiler can detect. Faults that need no compiler are found first.
 #[test]
 fn imports_and_exports_are_checked_before_compilation() {
     let of = |rest: &str| wat::parse_str(format!("(component {rest} (core module (func (result i32))))")).unwrap();
-    let told = refused(&of("(import \"wasi:sockets/tcp@0.2.9\" (instance))"));
-    assert!(matches!(told, ComponentError::Imports(_)), "{told}");
-    let told = refused(&of("(instance $i) (export \"wasi:http/incoming-handler@0.2.0\" (instance $i))"));
-    assert!(matches!(told, ComponentError::World { .. }), "{told}");
-    let told = refused(&of("(instance $i) (export \"sequor:plugin/scheduler@0.1.0\" (instance $i))"));
-    assert!(matches!(told, ComponentError::Damaged { .. }), "{told}");
+    let message = refused(&of("(import \"wasi:sockets/tcp@0.2.9\" (instance))"));
+    assert!(matches!(message, ComponentError::Imports(_)), "{message}");
+    let message = refused(&of("(instance $i) (export \"wasi:http/incoming-handler@0.2.0\" (instance $i))"));
+    assert!(matches!(message, ComponentError::World { .. }), "{message}");
+    let message = refused(&of("(instance $i) (export \"sequor:plugin/scheduler@0.1.0\" (instance $i))"));
+    assert!(matches!(message, ComponentError::Damaged { .. }), "{message}");
 }
 
 #[test]
@@ -371,9 +375,9 @@ fn a_component_of_another_world_is_refused_for_that_and_not_for_its_fields() {
     let toml =
         "name = 'x'\nversion = '1'\nworld = 'processor'\ncontract = '0.1.0'\nscratch = '8B'\n".replace('\n', "\\n");
     let of = format!("(component (@custom \"sequor:plugin\" \"{toml}\"))");
-    let told = refused(&wat::parse_str(of).unwrap()).to_string();
+    let message = refused(&wat::parse_str(of).unwrap()).to_string();
     let begin = "x.wasm is made for the world \"processor\" (plugin.toml); a scheduler is wanted here.";
-    assert!(told.starts_with(begin), "{told}");
+    assert!(message.starts_with(begin), "{message}");
 }
 
 #[test]
@@ -396,8 +400,8 @@ fn only_granted_imports_are_provided() {
         "x.wasm asks for wasi:clocks/monotonic-clock@0.2.9#subscribe; world scheduler 0.1.0 does not give it. Waiting never."
     );
     let random = "(import \"wasi:random/random@0.2.9\" \"get-random-u64\" (func $random (result i64)))";
-    let told = take("import wasi:random/random@0.2.9;", random, "(i32.const 512)", clock).unwrap_err().to_string();
-    assert!(told.contains("Random numbers can be granted (plugins.grants = [\"x=random\"])"), "{told}");
+    let message = take("import wasi:random/random@0.2.9;", random, "(i32.const 512)", clock).unwrap_err().to_string();
+    assert!(message.contains("Random numbers can be granted (plugins.grants = [\"x=random\"])"), "{message}");
     assert!(
         take("import wasi:random/random@0.2.9;", random, "(i32.const 512)", Grants { random: true, ..clock }).is_ok()
     );

@@ -97,8 +97,8 @@ fn aside(report: &SimulationReport, run: &Outcome) -> String {
     if let Some(rounds) = run.rounds.filter(|r| r.faults > 0) {
         let _ = writeln!(out, "{name}: {} of the policy's answers were at fault", count(rounds.faults));
     }
-    for told in &run.told {
-        let _ = writeln!(out, "{name}: {told}");
+    for line in &run.policy_lines {
+        let _ = writeln!(out, "{name}: {line}");
     }
     out
 }

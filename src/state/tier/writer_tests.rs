@@ -15,16 +15,16 @@ use super::*;
 
 /// Writes these changes. Returns those that failed.
 fn written(writer: &GroupWriter, changes: Vec<TierChange>) -> FailedChanges {
-    let (tell, told) = std::sync::mpsc::sync_channel(1);
-    writer.write(move |_| changes.into_iter().map(Ok).collect(), move |failed| tell.send(failed).unwrap());
-    told.recv().unwrap()
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    writer.write(move |_| changes.into_iter().map(Ok).collect(), move |failed| sender.send(failed).unwrap());
+    receiver.recv().unwrap()
 }
 
 /// Takes the state of this id. Returns the outcome.
 fn taken(writer: &GroupWriter, id: u64, then: AfterTake) -> TakenState {
-    let (tell, told) = std::sync::mpsc::sync_channel(1);
-    writer.take(key(id), then, move |taken| tell.send(taken).unwrap());
-    told.recv().unwrap()
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    writer.take(key(id), then, move |taken| sender.send(taken).unwrap());
+    receiver.recv().unwrap()
 }
 
 /// Holds the writer up until the returned sender is dropped, so that later tasks go into one commit.
@@ -186,15 +186,15 @@ fn a_change_that_cannot_be_written_fails_no_other() {
     store.fail(is_of_bad_page);
     // In one commit.
     let held = hold_up(&writer);
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
     for changes in [vec![remove(1)], vec![put(5, 1, 1, b"new")], vec![remove(2), put(6, 1, 1, b"new")]] {
-        let tell = tell.clone();
-        writer.write(move |_| changes.into_iter().map(Ok).collect(), move |failed| tell.send(failed.len()).unwrap());
+        let sender = sender.clone();
+        writer.write(move |_| changes.into_iter().map(Ok).collect(), move |failed| sender.send(failed.len()).unwrap());
     }
-    let (tell, taken_with) = std::sync::mpsc::sync_channel(1);
-    writer.take(key(3), AfterTake::Forget { incarnation: 1 }, move |taken| tell.send(taken).unwrap());
+    let (sender, taken_with) = std::sync::mpsc::sync_channel(1);
+    writer.take(key(3), AfterTake::Forget { incarnation: 1 }, move |taken| sender.send(taken).unwrap());
     drop(held);
-    assert_eq!([told.recv(), told.recv(), told.recv()].map(Result::unwrap), [1, 0, 1]);
+    assert_eq!([receiver.recv(), receiver.recv(), receiver.recv()].map(Result::unwrap), [1, 0, 1]);
     assert!(taken_with.recv().unwrap().changed.is_ok());
     assert_eq!(store.ids(), [1, 2, 5, 6], "both removals are owed");
     // Later, while the owed changes are not due.
@@ -251,16 +251,16 @@ fn a_taker_fails_only_if_its_own_removal_failed() {
     let outcomes = |fails: fn(&[TierChange]) -> bool| {
         store.fail(fails);
         let held = hold_up(&writer);
-        let (tell, told) = std::sync::mpsc::sync_channel(8);
+        let (sender, receiver) = std::sync::mpsc::sync_channel(8);
         // The commit fails for all of them.
         writer.write(|_| vec![Ok(put(9, 1, 1, b"new"))], |_| {});
         let (forget, outdate) = (AfterTake::Forget { incarnation: 1 }, AfterTake::Outdate { running: Duration::ZERO });
         for (id, then) in [(1, AfterTake::Keep), (2, forget), (3, outdate), (4, forget), (8, forget), (9, forget)] {
-            let tell = tell.clone();
-            writer.take(key(id), then, move |taken| tell.send(taken).unwrap());
+            let sender = sender.clone();
+            writer.take(key(id), then, move |taken| sender.send(taken).unwrap());
         }
         drop(held);
-        let all: Vec<TakenState> = (0..6).map(|_| told.recv().unwrap()).collect();
+        let all: Vec<TakenState> = (0..6).map(|_| receiver.recv().unwrap()).collect();
         assert!(all.iter().all(|taken| taken.found.is_ok()));
         all.iter().map(|taken| taken.changed.is_ok()).collect::<Vec<_>>()
     };
@@ -290,11 +290,11 @@ fn waiting_writes_share_a_commit_and_each_gets_its_own_outcome() {
     let store: Arc<dyn Tier> = Arc::new(tier(&File::default(), 10).unwrap());
     let writer = GroupWriter::start(Arc::clone(&store)).unwrap();
     let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
     let write = |id: u64, size: usize| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let states = move |_: &[TierChange]| vec![Ok(put(id, 1, 1, &vec![1; size])), Ok(put(10 + id, 1, 1, b""))];
-        writer.write(states, move |failed| tell.send((id, failed)).unwrap());
+        writer.write(states, move |failed| sender.send((id, failed)).unwrap());
     };
     // The writer's thread is held up, so the other tasks are combined.
     writer.write(
@@ -308,23 +308,23 @@ fn waiting_writes_share_a_commit_and_each_gets_its_own_outcome() {
     write(2, 6);
     write(3, 4);
     drop(held);
-    let failed: BTreeMap<u64, FailedChanges> = (0..3).map(|_| told.recv().unwrap()).collect();
+    let failed: BTreeMap<u64, FailedChanges> = (0..3).map(|_| receiver.recv().unwrap()).collect();
     assert_eq!(failed[&2], [(0, TierError::Full { needed: 6, used: 10, limit: 10 })], "the other one is durable");
     assert!(failed[&1].is_empty() && failed[&3].is_empty());
     assert_eq!(kept(&*store).keys().copied().collect::<Vec<_>>(), [1, 3, 11, 12, 13]);
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
-    writer.take(key(1), AfterTake::Forget { incarnation: 1 }, move |taken| tell.send(taken).unwrap());
-    assert_eq!(told.recv().unwrap().found.unwrap().unwrap().1, [1; 6]);
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
+    writer.take(key(1), AfterTake::Forget { incarnation: 1 }, move |taken| sender.send(taken).unwrap());
+    assert_eq!(receiver.recv().unwrap().found.unwrap().unwrap().1, [1; 6]);
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
     for _ in 0..2 {
-        let tell = tell.clone();
-        writer.take(key(3), AfterTake::Outdate { running: Duration::ZERO }, move |taken| tell.send(taken).unwrap());
+        let sender = sender.clone();
+        writer.take(key(3), AfterTake::Outdate { running: Duration::ZERO }, move |taken| sender.send(taken).unwrap());
     }
-    let behind = || told.recv().unwrap().found.unwrap().unwrap().0.behind;
+    let behind = || receiver.recv().unwrap().found.unwrap().unwrap().0.behind;
     assert_eq!((behind(), behind()), (false, true));
     // A state that is written and read in one commit.
     let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
     writer.write(
         move |_| {
             let _ = release.recv();
@@ -334,21 +334,21 @@ fn waiting_writes_share_a_commit_and_each_gets_its_own_outcome() {
     );
     writer.write(|_| vec![Ok(put(4, 1, 1, b""))], |_| {});
     for _ in 0..2 {
-        let tell = tell.clone();
-        writer.take(key(4), AfterTake::Forget { incarnation: 1 }, move |taken| tell.send(taken).unwrap());
+        let sender = sender.clone();
+        writer.take(key(4), AfterTake::Forget { incarnation: 1 }, move |taken| sender.send(taken).unwrap());
     }
     drop(held);
-    let is_there = || told.recv().unwrap().found.unwrap().is_some();
+    let is_there = || receiver.recv().unwrap().found.unwrap().is_some();
     assert_eq!((is_there(), is_there()), (true, false));
     // A state of a sequence that began later stays.
     writer.write(|_| vec![Ok(put(5, 2, 1, b""))], |_| {});
     for _ in 0..2 {
-        let tell = tell.clone();
-        writer.take(key(5), AfterTake::Forget { incarnation: 1 }, move |taken| tell.send(taken).unwrap());
+        let sender = sender.clone();
+        writer.take(key(5), AfterTake::Forget { incarnation: 1 }, move |taken| sender.send(taken).unwrap());
     }
     assert_eq!((is_there(), is_there()), (true, true));
     writer.close();
-    let (tell, told) = std::sync::mpsc::sync_channel(8);
-    writer.take(key(3), AfterTake::Keep, move |taken| tell.send(taken).unwrap());
-    assert_eq!(told.recv().unwrap().found, Err(TierError::Closed));
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
+    writer.take(key(3), AfterTake::Keep, move |taken| sender.send(taken).unwrap());
+    assert_eq!(receiver.recv().unwrap().found, Err(TierError::Closed));
 }

@@ -52,8 +52,8 @@ impl Case {
             None => good("sum", id).encode_to_vec(),
         };
         message.truncate(message.len() - self.cut);
-        let told = u32::try_from(message.len() as i64 + self.length).unwrap();
-        let mut frame = [&[self.flag][..], &told.to_be_bytes(), &message].concat();
+        let text = u32::try_from(message.len() as i64 + self.length).unwrap();
+        let mut frame = [&[self.flag][..], &text.to_be_bytes(), &message].concat();
         if self.half {
             frame.truncate(3);
         }

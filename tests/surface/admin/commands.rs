@@ -27,7 +27,7 @@ impl Rig {
     }
 
     /// The output of a command, which must succeed.
-    async fn told(&self, arguments: &[&str]) -> String {
+    async fn output_of(&self, arguments: &[&str]) -> String {
         let (code, out, err) = self.run(arguments).await;
         assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
         out
@@ -46,41 +46,41 @@ async fn commands_load_attach_replace_park_and_unload_a_plugin() {
     let (first, second) =
         (component(folder.path(), "1.wasm", b"\0asm1"), component(folder.path(), "2.wasm", b"\0asm2"));
     let none = "NAME  VERSION  SHA256  WORLD  ATTACHED  STATE  CALLS/S  p50/p99  FALLBACKS  MEMORY  ORIGIN\n";
-    assert_eq!(rig.told(&["plugin", "list"]).await, none);
-    let said = rig.told(&["plugin", "load", "fair-share", "--from", &first]).await;
+    assert_eq!(rig.output_of(&["plugin", "list"]).await, none);
+    let said = rig.output_of(&["plugin", "load", "fair-share", "--from", &first]).await;
     assert_eq!(said, "fair-share 0.1.0 (0061736) is loaded; it decides nothing until it is attached\n");
     let attach = ["plugin", "attach", "fair-share", "--model", "vad"];
-    let said = rig.told(&[&attach[..], &["--shadow"]].concat()).await;
+    let said = rig.output_of(&[&attach[..], &["--shadow"]].concat()).await;
     assert_eq!(said, "fair-share 0.1.0 (0061736) watches vad now\n");
-    let list = rig.told(&["plugin", "list"]).await;
+    let list = rig.output_of(&["plugin", "list"]).await;
     let want = "\
 NAME        VERSION  SHA256   WORLD      ATTACHED      STATE   CALLS/S  p50/p99   FALLBACKS  MEMORY          ORIGIN
 fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us  2          1 MiB / 16 MiB  runtime (not in sequor.toml); differs in 4.1 % of rounds
 ";
     assert_eq!(list, want);
     let more = ["--save", "--set", "burst=4", "--set", "weights.gold=2", "--time", "1ms"];
-    let said = rig.told(&[&attach[..], &more].concat()).await;
+    let said = rig.output_of(&[&attach[..], &more].concat()).await;
     assert_eq!(said, "fair-share 0.1.0 (0061736) decides for vad now, and its sequor.toml says so\n");
     let asked = rig.fake.asked("fair-share").unwrap();
     assert_eq!((asked.config.as_str(), asked.save), (r#"{"burst":4,"weights":{"gold":2}}"#, true));
-    let said = rig.told(&["plugin", "replace", "fair-share", "--from", &second]).await;
+    let said = rig.output_of(&["plugin", "replace", "fair-share", "--from", &second]).await;
     assert_eq!(
         said,
         "fair-share 0.2.0 (0061736) has taken over, also after the next start: the sequor.toml of vad names it\n"
     );
-    assert!(rig.told(&["plugin", "rollback", "fair-share"]).await.contains("0.1.0"));
-    rig.told(&["plugin", "park", "fair-share"]).await;
-    rig.told(&["plugin", "unpark", "fair-share"]).await;
+    assert!(rig.output_of(&["plugin", "rollback", "fair-share"]).await.contains("0.1.0"));
+    rig.output_of(&["plugin", "park", "fair-share"]).await;
+    rig.output_of(&["plugin", "unpark", "fair-share"]).await;
     rig.fake.strike("fair-share");
-    let shown = rig.told(&["plugin", "show", "fair-share"]).await;
+    let shown = rig.output_of(&["plugin", "show", "fair-share"]).await;
     assert!(shown.contains("PARKED") && shown.contains("; 3 strikes: trap index 83, lib.rs:71\n"), "{shown}");
     assert!(shown.contains("vad 1: 12100 calls, 1 pick came too late, 3 strikes\n"), "{shown}");
     assert!(shown.ends_with("sha256 0061736d31\n"), "{shown}");
-    rig.told(&["plugin", "detach", "fair-share", "--model", "vad"]).await;
-    let logs = rig.told(&["plugin", "logs", "fair-share", "--after", "1"]).await;
+    rig.output_of(&["plugin", "detach", "fair-share", "--model", "vad"]).await;
+    let logs = rig.output_of(&["plugin", "logs", "fair-share", "--after", "1"]).await;
     assert!(logs.starts_with("2027-01-15T08:00:02.000Z INFO  attached by local\n"), "{logs}");
-    assert_eq!(rig.told(&["plugin", "unload", "fair-share"]).await, "fair-share is unloaded\n");
-    assert_eq!(rig.told(&["plugin", "list", "--output", "json"]).await, "[]\n");
+    assert_eq!(rig.output_of(&["plugin", "unload", "fair-share"]).await, "fair-share is unloaded\n");
+    assert_eq!(rig.output_of(&["plugin", "list", "--output", "json"]).await, "[]\n");
 }
 
 #[tokio::test]
@@ -134,14 +134,14 @@ async fn commands_present_their_keys_and_client_certificates() {
 #[tokio::test]
 async fn a_log_can_be_followed() {
     let (rig, folder) = (Rig::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
-    rig.told(&["plugin", "load", "fair", "--from", &component(folder.path(), "1.wasm", b"\0asm1")]).await;
+    rig.output_of(&["plugin", "load", "fair", "--from", &component(folder.path(), "1.wasm", b"\0asm1")]).await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
     command.args(["plugin", "logs", "fair", "-f", "--output", "json"]).env("SEQUOR_SERVER", rig.admin.to_string());
     let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
-    let (told, mut lines) = tokio::sync::mpsc::channel(16);
+    let (sender, mut lines) = tokio::sync::mpsc::channel(16);
     let out = BufReader::new(follower.stdout.take().unwrap());
     let reader = std::thread::spawn(move || {
-        out.lines().map_while(Result::ok).for_each(|line| told.blocking_send(line).unwrap());
+        out.lines().map_while(Result::ok).for_each(|line| sender.blocking_send(line).unwrap());
     });
     let mut next = async || {
         let line: Value = serde_json::from_str(&lines.recv().await.unwrap()).unwrap();
@@ -159,7 +159,7 @@ async fn a_log_can_be_followed() {
 #[tokio::test]
 async fn a_server_is_drained_and_waited_for() {
     let rig = Rig::new(Wish::default());
-    let (out, drained) = (rig.told(&["drain", "--wait"]).await, rig.join().await);
+    let (out, drained) = (rig.output_of(&["drain", "--wait"]).await, rig.join().await);
     assert_eq!(out, "the server has closed its connections; its process ends once states are stored\n");
     assert_eq!(drained, sequor::server::Drained::Clean);
 }

@@ -78,7 +78,7 @@ impl World {
     /// Records the events that the policy of a sequence's load must get.
     pub fn overhear(&mut self, effect: &Effect) {
         let Effect::Note(note) = effect else { return };
-        let (seq, told) = match note {
+        let (seq, event) = match note {
             Note::Started(seq, req) => {
                 (*seq, Observed { keys: keys(*req), ..of(*seq, ObservedKind::Began { steps: 0 }) })
             }
@@ -88,7 +88,7 @@ impl World {
         };
         let Some((_, _, load)) = self.names.get(&seq) else { return };
         if self.listens(*load) {
-            self.news[*load].sequences.push(told);
+            self.news[*load].sequences.push(event);
         }
     }
 
@@ -167,12 +167,12 @@ impl World {
         let live = self.core.live(self.refer.loads[load].key, 0, Vec::with_capacity(10_000));
         let got: BTreeMap<u64, [u64; FEATURES]> = live.began.iter().map(|(_, o)| (o.seq, o.keys)).collect();
         let knows = &self.news[load].knows;
-        hold!(got == *knows, "the live ones are those that were told", "{got:?}, told {knows:?}");
+        hold!(got == *knows, "the live ones are those that were reported", "{got:?}, reported {knows:?}");
         hold!(live.next == self.news[load].next, "nothing is reported twice", "the next is {}", live.next);
         for (_, one) in &live.began {
             let s = self.refer.seqs.iter().find(|s| s.key.is_some_and(|key| key.handle() == one.seq));
             let steps = s.map(|s| ObservedKind::Began { steps: s.step });
-            hold!(steps == Some(one.what), "the live ones are those that were told", "{one:?}, model {steps:?}");
+            hold!(steps == Some(one.what), "the live ones are those that were reported", "{one:?}, model {steps:?}");
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl World {
             return Ok(());
         }
         let got = std::mem::take(&mut mine.newcomer).knows()?;
-        hold!(got == mine.knows, "a newcomer knows who lives", "{got:?}, told {:?}", mine.knows);
+        hold!(got == mine.knows, "a newcomer knows who lives", "{got:?}, reported {:?}", mine.knows);
         Ok(())
     }
 

@@ -52,18 +52,18 @@ mod tests {
 
     /// Resolves a configuration on a machine with one GPU.
     fn resolve(text: &str) -> Result<ModelSettings, Vec<String>> {
-        let told = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
         let sources = Sources {
             directory: "/models/m".into(),
             config: ConfigSource::Text(text.to_owned()),
             sequor_toml: Some("[sequence]\nwatch = \"nan\"\n".to_owned()),
             files: vec!["model.onnx".to_owned()],
         };
-        let mut draft = Draft::parse(sources, &Options::default()).map_err(told)?;
-        draft.place(&Ok(vec![0])).map_err(told)?;
+        let mut draft = Draft::parse(sources, &Options::default()).map_err(texts)?;
+        draft.place(&Ok(vec![0])).map_err(texts)?;
         let port = |name: &str| Port { name: name.to_owned(), dtype: DataType::Fp32, dims: Dims::from_wire(&[-1, 1]) };
         let (inputs, outputs) = (vec![port("x"), port("s")], vec![port("y"), port("t")]);
-        draft.resolve(&Signature { inputs, outputs, ..Signature::default() }).map_err(told)
+        draft.resolve(&Signature { inputs, outputs, ..Signature::default() }).map_err(texts)
     }
 
     #[test]

@@ -75,10 +75,10 @@ fn a_changed_plug_in_file_is_refused_if_its_old_hash_is_pinned() {
     }
     assert_eq!(names(&rig), ("first".to_owned(), "first".to_owned(), "all#2".to_owned()));
     let lines = repository.logs("up", 0).unwrap();
-    let told = |of: &&sequor_wasm::journal::LogLine| {
+    let is_reported = |of: &&sequor_wasm::journal::LogLine| {
         of.message.starts_with("not replaced: up.wasm of plugins.dir has changed (all#2), and ")
     };
-    assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");
+    assert_eq!(lines.iter().filter(is_reported).count(), 1, "{lines:?}");
     // A hash that the operator wrote is accepted.
     let file = rig.fixture.model().join("sequor.toml");
     let text = fs_err::read_to_string(&file).unwrap();

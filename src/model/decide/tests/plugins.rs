@@ -159,27 +159,27 @@ fn a_models_max_wait_is_at_most_that_of_the_server() {
 #[test]
 fn scheduler_faults_of_sequor_toml_are_reported_at_their_line() {
     let rig = Rig::empty(&["bad", "first"], |rules| rules.require_sha256 = true);
-    let told = |toml: &str| {
+    let message = |toml: &str| {
         rig.write(toml);
         let text = rig.refused();
         text.strip_prefix(&format!("{}/", rig.fixture.folder.path().display())).unwrap_or(&text).to_owned()
     };
-    let missing = told("schema = 1\n[plugins.scheduler]\nuse = \"none\"\n");
+    let missing = message("schema = 1\n[plugins.scheduler]\nuse = \"none\"\n");
     assert!(missing.starts_with("sum/sequor.toml:3:1: there is no plug-in \"none\": "), "{missing}");
     let to_do =
         "plugins/none.wasm does not exist. Put it there, or hand it over: sequor plugin load none --from none.wasm";
     assert!(missing.ends_with(to_do), "{missing}");
     assert_eq!(
-        told("[plugins.scheduler]\nuse = \"first\"\n"),
+        message("[plugins.scheduler]\nuse = \"first\"\n"),
         "sum/sequor.toml:2:1: plugins.require_sha256 is set: add  sha256 = \"first\""
     );
     let hash = "a".repeat(64);
     assert_eq!(
-        told(&format!("[plugins.scheduler]\nuse = \"first\"\nsha256 = \"{hash}\"\n")),
+        message(&format!("[plugins.scheduler]\nuse = \"first\"\nsha256 = \"{hash}\"\n")),
         format!("sum/sequor.toml:2:1: first has the hash first, and sha256 = \"{hash}\" is wanted")
     );
     assert_eq!(
-        told("[plugins.scheduler]\nuse = \"../first\"\n"),
+        message("[plugins.scheduler]\nuse = \"../first\"\n"),
         "sum/sequor.toml:2:1: use: a plug-in's name is of letters, digits, '-', '_' and '.', as its file in plugins.dir \
          without .wasm"
     );
@@ -194,7 +194,7 @@ fn no_step_is_lost_while_a_plug_in_is_attached_replaced_and_detached() {
     assert_eq!((shown.attached[0].state, shown.attached[0].from_file), (BindingState::Active, false));
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 2);
     // The plug-in gets a notice of the sequence that lived before it was attached.
-    assert_eq!(rig.versions.lock()["first"].script.lock().told.kind[..1], [1]);
+    assert_eq!(rig.versions.lock()["first"].script.lock().observed.kind[..1], [1]);
     repository.replace("first", b"all".to_vec(), BY).unwrap();
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 3);
     assert_eq!((rig.plans("first"), repository.show("first").unwrap().sha256.as_str()), (1, "all"));

@@ -236,7 +236,7 @@ fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Rece
             return None;
         }
     }
-    let (tell, left) = sync_channel(1);
+    let (sender, left) = sync_channel(1);
     let unrun = sealing::unrun_file(&model.table.lock(), &model.name, view);
     if let Some(file) = unrun {
         // Its requests were answered without a run, so its first state is in no slot.
@@ -244,9 +244,9 @@ fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Rece
             Ok(file) => leave(model, view.seq, Leaving::Stop, view.step, file),
             Err(error) => Some(Err(error)),
         };
-        return tell.send(gone).is_ok().then_some(left);
+        return sender.send(gone).is_ok().then_some(left);
     }
-    let reply = MailReply::new(move |left| drop(tell.send(left)));
+    let reply = MailReply::new(move |left| drop(sender.send(left)));
     spill::post_leave(&model.name, &load, view, Leaving::Stop, reply).then_some(left)
 }
 

@@ -148,7 +148,7 @@ impl WantedSequences {
             let epoch = self.tier.held.epoch_of(key);
             match host.hand_over(key) {
                 HandoverState::Done => return false,
-                // The other server was told that this one owns it. No model here would ever release it.
+                // In Redis this server owns it, but no model here would ever release it.
                 HandoverState::Absent => {
                     self.claims.disown(key.clone(), epoch);
                     return false;

@@ -220,9 +220,9 @@ impl Refer {
 
     fn tell(&mut self, req: Req, done: bool) {
         let r = self.req(req).expect("a request that ran");
-        let told = (r.load, r.seq, done, req, r.meta.rows);
+        let ran = (r.load, r.seq, done, req, r.meta.rows);
         if self.loads[r.load].external.is_some_and(|h| h.observe) {
-            self.ran.push(told);
+            self.ran.push(ran);
         }
     }
 

@@ -8,31 +8,31 @@ use super::{N, Out, Refer, Stone};
 
 impl Refer {
     /// Ends a sequence. Waiting requests are refused; a request past the queue completes first.
-    pub fn leave(&mut self, now: u64, n: N, why: EndReason, told: Refusal) {
+    pub fn leave(&mut self, now: u64, n: N, why: EndReason, refusal: Refusal) {
         let s = self.seq_mut(n);
         if s.leaving.is_some() {
             return;
         }
         if s.current.is_some() {
             (s.leaving, s.linked) = (Some(why), false);
-            self.refuse_queue(n, why, told);
+            self.refuse_queue(n, why, refusal);
             self.bury(now, n, why);
             return;
         }
         let load = s.load;
-        self.remove(now, n, why, told);
+        self.remove(now, n, why, refusal);
         self.admit_waiting(now, load);
     }
 
     pub fn finish(&mut self, now: u64, n: N, why: EndReason) {
         let load = self.seq(n).load;
-        let told = if why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(why) };
-        self.remove(now, n, why, told);
+        let refusal = if why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(why) };
+        self.remove(now, n, why, refusal);
         self.admit_waiting(now, load);
     }
 
-    pub fn remove(&mut self, now: u64, n: N, why: EndReason, told: Refusal) {
-        self.refuse_queue(n, why, told);
+    pub fn remove(&mut self, now: u64, n: N, why: EndReason, refusal: Refusal) {
+        self.refuse_queue(n, why, refusal);
         if self.seq(n).leaving.is_none() {
             self.bury(now, n, why);
         }
@@ -56,12 +56,12 @@ impl Refer {
         }
     }
 
-    fn refuse_queue(&mut self, n: N, why: EndReason, told: Refusal) {
+    fn refuse_queue(&mut self, n: N, why: EndReason, refusal: Refusal) {
         for req in std::mem::take(&mut self.seq_mut(n).queue) {
             if let Some(r) = self.reqs[req.ix as usize].take() {
                 self.turn_done(&r, false);
             }
-            self.out.push(Out::Refuse(req, told, why != EndReason::Spilled));
+            self.out.push(Out::Refuse(req, refusal, why != EndReason::Spilled));
         }
     }
 
@@ -83,30 +83,30 @@ impl Refer {
 
     // === requests that never run ===
 
-    pub fn cancel(&mut self, now: u64, req: Req, told: Refusal, why: EndReason) {
+    pub fn cancel(&mut self, now: u64, req: Req, refusal: Refusal, why: EndReason) {
         let ends = self.req(req).is_some_and(|r| self.loads[r.load].spec.cancel_ends);
-        self.turn_away(now, req, told, why, ends);
+        self.turn_away(now, req, refusal, why, ends);
     }
 
     /// Refuses a waiting request. For a rejection the policy decides whether the sequence ends, for a cancellation the load.
-    pub fn turn_away(&mut self, now: u64, req: Req, told: Refusal, why: EndReason, ends: bool) {
+    pub fn turn_away(&mut self, now: u64, req: Req, refusal: Refusal, why: EndReason, ends: bool) {
         let Some(r) = self.req(req).filter(|r| r.waits()) else { return };
         let start = r.start;
         let Some(n) = r.seq else {
             self.reqs[req.ix as usize] = None;
-            self.out.push(Out::Refuse(req, told, false));
+            self.out.push(Out::Refuse(req, refusal, false));
             return;
         };
         if start || ends {
-            self.leave(now, n, why, told);
+            self.leave(now, n, why, refusal);
         } else {
-            self.drop_step(now, n, req, told);
+            self.drop_step(now, n, req, refusal);
         }
     }
 
     /// Removes a step from the queue; the sequence stays live. If the client counts, the counted steps behind it are refused too, and the
     /// step is expected again.
-    pub fn drop_step(&mut self, now: u64, n: N, req: Req, told: Refusal) {
+    pub fn drop_step(&mut self, now: u64, n: N, req: Req, refusal: Refusal) {
         let s = self.seq(n);
         let place = s.queue.iter().position(|r| *r == req).expect("a queued step");
         let (waited, placed) = (s.stage, s.placement.is_some());
@@ -115,7 +115,7 @@ impl Refer {
         if counted {
             self.expect_again(n, place + 1, step);
         }
-        self.take_out(n, place, told);
+        self.take_out(n, place, refusal);
         self.seq_mut(n).touched = now;
         if goes_back {
             let s = self.seq(n);
@@ -142,7 +142,7 @@ impl Refer {
         self.seq_mut(n).next_step = step;
     }
 
-    fn take_out(&mut self, n: N, place: usize, told: Refusal) {
+    fn take_out(&mut self, n: N, place: usize, refusal: Refusal) {
         let req = self.seq_mut(n).queue.remove(place);
         let end = self.reqs[req.ix as usize].take().is_some_and(|r| r.end);
         if end {
@@ -151,6 +151,6 @@ impl Refer {
             let taken = self.seqs.iter().any(|s| s.linked && s.id == id && s.n > n);
             self.seq_mut(n).ending = taken.then_some(EndReason::Restarted);
         }
-        self.out.push(Out::Refuse(req, told, false));
+        self.out.push(Out::Refuse(req, refusal, false));
     }
 }

@@ -289,8 +289,8 @@ impl Refer {
             Event::Posted(req) => self.posted(now, *req),
             Event::End(seq, why) => {
                 if let Some(n) = self.seqs.iter().find(|s| s.key == Some(*seq)).map(|s| s.n) {
-                    let told = if *why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(*why) };
-                    self.leave(now, n, *why, told);
+                    let refusal = if *why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(*why) };
+                    self.leave(now, n, *why, refusal);
                 }
             }
             // The workload sends no `Stay`; `scenarios` covers it.
