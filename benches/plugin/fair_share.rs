@@ -89,12 +89,12 @@ impl Guest for FairShare {
 
     fn admit(&mut self, see: &Columns, room: &[u32], _: &Columns, news: &Events) -> Result<Vec<Admission>, CallError> {
         self.observe(news)?;
-        let mut said = vec![Admission::Defer; see.len as usize];
+        let mut message = vec![Admission::Defer; see.len as usize];
         let free = (0u16..).zip(room).flat_map(|(instance, free)| (0..*free).map(move |_| instance));
         for ((_, i), instance) in self.order(see).into_iter().zip(free) {
-            said[i as usize] = Admission::Take { instance };
+            message[i as usize] = Admission::Take { instance };
         }
-        Ok(said)
+        Ok(message)
     }
 
     fn observe(&mut self, events: &Events) -> Result<(), CallError> {

@@ -51,8 +51,8 @@ fn compare(served: &[Served], flags: &[&str]) -> BoxResult<()> {
     for _ in 0..TURNS {
         for (served, turns) in served.iter().zip(&mut turns) {
             let report = served.asked(flags)?;
-            let said = [&report["per_second"], &report["server"]["cpu_us_per_request"], &report["mean_batch"]];
-            turns.push(said.map(number));
+            let message = [&report["per_second"], &report["server"]["cpu_us_per_request"], &report["mean_batch"]];
+            turns.push(message.map(number));
         }
     }
     let middles: Vec<[f64; 3]> = turns.iter().map(|turns| [0, 1, 2].map(|n| middle(turns, n))).collect();
@@ -99,10 +99,10 @@ impl Served {
         bench.args(["--check", "accumulator"]);
         bench.args(["--server", &text(self.running.addresses.grpc)?]);
         bench.args(["--metrics", &text(self.running.addresses.metrics)?]);
-        let said = bench.output()?;
-        if !said.status.success() {
-            return Err(String::from_utf8_lossy(&said.stderr).into_owned().into());
+        let message = bench.output()?;
+        if !message.status.success() {
+            return Err(String::from_utf8_lossy(&message.stderr).into_owned().into());
         }
-        Ok(serde_json::from_slice(&said.stdout)?)
+        Ok(serde_json::from_slice(&message.stdout)?)
     }
 }

@@ -138,11 +138,11 @@ fn beside(server: &Child) -> BenchResult<Value> {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_sequor"));
     bench.args(["bench", BESIDE, "--warm-up", "300ms", "--for", "4s", "--clients", "4", "--streaming"]);
     bench.args(["--output", "json", "--check", "accumulator", "--server", &server.grpc]);
-    let said = bench.output()?;
-    if !said.status.success() {
-        return Err(String::from_utf8_lossy(&said.stderr).into_owned().into());
+    let message = bench.output()?;
+    if !message.status.success() {
+        return Err(String::from_utf8_lossy(&message.stderr).into_owned().into());
     }
-    Ok(serde_json::from_slice(&said.stdout)?)
+    Ok(serde_json::from_slice(&message.stdout)?)
 }
 
 /// Starts a sequence with an order, on a new connection. `None` without an answer.

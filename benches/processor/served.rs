@@ -55,11 +55,11 @@ impl BenchServer {
         if let Some(metrics) = &self.server.metrics {
             bench.args(["--metrics", metrics]);
         }
-        let said = bench.output()?;
-        if !said.status.success() {
-            return Err(String::from_utf8_lossy(&said.stderr).into_owned().into());
+        let message = bench.output()?;
+        if !message.status.success() {
+            return Err(String::from_utf8_lossy(&message.stderr).into_owned().into());
         }
-        Ok(serde_json::from_slice(&said.stdout)?)
+        Ok(serde_json::from_slice(&message.stdout)?)
     }
 }
 

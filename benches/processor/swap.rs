@@ -33,9 +33,9 @@ pub(crate) fn figures(seconds: u64) -> BenchResult<()> {
             let began = Instant::now();
             let mut replace = Command::new(env!("CARGO_BIN_EXE_sequor"));
             replace.args(["plugin", "replace", "pass", "--from"]).arg(&file).env("SEQUOR_SERVER", &admin);
-            let said = replace.output()?;
-            if !said.status.success() {
-                return Err(String::from_utf8_lossy(&said.stderr).into_owned().into());
+            let message = replace.output()?;
+            if !message.status.success() {
+                return Err(String::from_utf8_lossy(&message.stderr).into_owned().into());
             }
             took.push(began.elapsed().as_secs_f64() * 1e3);
         }

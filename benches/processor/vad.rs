@@ -62,11 +62,11 @@ fn cost(server: &Child, model: &str, shape: &str) -> BenchResult<f64> {
         shape,
     ]);
     bench.args(["--server", &server.grpc]);
-    let said = bench.output()?;
-    if !said.status.success() {
-        return Err(String::from_utf8_lossy(&said.stderr).into_owned().into());
+    let message = bench.output()?;
+    if !message.status.success() {
+        return Err(String::from_utf8_lossy(&message.stderr).into_owned().into());
     }
-    let report: Value = serde_json::from_slice(&said.stdout)?;
+    let report: Value = serde_json::from_slice(&message.stdout)?;
     let cost = report["server"]["cpu_us_per_request"].as_f64();
     Ok(cost.ok_or("the report says nothing of the server's CPU")?)
 }

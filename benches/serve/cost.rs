@@ -184,9 +184,9 @@ fn print(figure: &Figure, clients: usize, row: &Row) {
 
 /// Prints the share of the model's own run in the cost of a 64 KiB state, and the cost of one copy.
 fn wide_parts() {
-    let said = role("wide").output().expect("the bare loop");
+    let message = role("wide").output().expect("the bare loop");
     println!("64 KiB of state: the bound is twice the echo, the model's own run and one copy of the state");
-    for line in String::from_utf8_lossy(&said.stdout).lines() {
+    for line in String::from_utf8_lossy(&message.stdout).lines() {
         let figures: Vec<f64> = line.split(' ').filter_map(|n| n.parse().ok()).collect();
         if let [batch, run, copy] = figures.as_slice() {
             println!("  batch {batch:>2}: run {run:>5.1} us a row, copy {copy:>4.1} us");

@@ -64,11 +64,11 @@ pub(crate) fn figures(options: &Options) {
 /// Number of streams whose steps ONNX Runtime alone can just run.
 fn bare(core: usize) -> f64 {
     let program = std::env::current_exe().expect("this program");
-    let said = on(core, program.as_os_str()).env(crate::ROLE, "vad").output().expect("the bare loop");
-    let text = String::from_utf8_lossy(&said.stdout);
+    let message = on(core, program.as_os_str()).env(crate::ROLE, "vad").output().expect("the bare loop");
+    let text = String::from_utf8_lossy(&message.stdout);
     let rows = text.lines().filter_map(|l| l.split_once(' ')?.1.parse::<f64>().ok());
     let best = rows.fold(f64::INFINITY, f64::min);
-    assert!(best.is_finite(), "the bare loop has no figures: {}", String::from_utf8_lossy(&said.stderr));
+    assert!(best.is_finite(), "the bare loop has no figures: {}", String::from_utf8_lossy(&message.stderr));
     CHUNK.as_secs_f64() * 1e6 / best
 }
 

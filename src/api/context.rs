@@ -145,8 +145,8 @@ mod tests {
             headers.insert("grpc-timeout", text.parse().expect("a value"));
             timeout(&headers)
         };
-        let said = ["1H", "2M", "3S", "4m", "5u", "6n"].map(|text| of(text).expect("a timeout").as_nanos());
-        assert_eq!(said, [3_600_000_000_000, 120_000_000_000, 3_000_000_000, 4_000_000, 5_000, 6]);
+        let message = ["1H", "2M", "3S", "4m", "5u", "6n"].map(|text| of(text).expect("a timeout").as_nanos());
+        assert_eq!(message, [3_600_000_000_000, 120_000_000_000, 3_000_000_000, 4_000_000, 5_000, 6]);
         assert_eq!(["", "S", "1", "1s", "123456789S", "-1S"].map(of), [None; 6]);
     }
 }

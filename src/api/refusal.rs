@@ -80,7 +80,7 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
         Failure::NotCopied { why: NotCopied::NotYet | NotCopied::Gone, .. } => Retry::After(RETRY_AFTER),
         Failure::Member { may_retry, why, .. } => match retry(why) {
             Retry::After(_) if !may_retry => Retry::Never,
-            said => said,
+            message => message,
         },
         Failure::NotServed(NotServed::NotReady { .. } | NotServed::NoVersion { why: NoVersionReason::Loading, .. }) => {
             Retry::After(RETRY_AFTER)

@@ -339,7 +339,7 @@ fn every_failure_matches_the_table_of_refusals() {
     let table: BTreeMap<String, Case> =
         toml::from_str(include_str!("../../tests/cases/refusals.toml")).expect("the table");
     let failures = all().into_iter().map(|(name, failure)| (name, status(&failure)));
-    let said: BTreeMap<String, Case> = failures
+    let shown: BTreeMap<String, Case> = failures
         .chain(region_cases())
         .chain(access_cases())
         .map(|(name, status)| {
@@ -349,10 +349,10 @@ fn every_failure_matches_the_table_of_refusals() {
             (name.to_owned(), case)
         })
         .collect();
-    for (name, case) in &said {
+    for (name, case) in &shown {
         assert_eq!(Some(case), table.get(name), "{name}");
     }
-    assert_eq!(said.len(), table.len(), "lines of the table that no failure stands behind");
+    assert_eq!(shown.len(), table.len(), "lines of the table that no failure stands behind");
 }
 
 #[test]

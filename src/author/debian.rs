@@ -139,14 +139,14 @@ mod tests {
 
     #[test]
     fn a_compiler_suffices_from_the_version_that_the_kit_needs() {
-        let said = [
+        let versions = [
             "rustc 1.85.0 (4d91de4e4 2025-02-17) (built from a source tarball)",
             "rustc 1.87.0",
             "rustc 2.0.0-nightly",
             "",
             "cc",
         ];
-        assert_eq!(said.map(suffices), [false, true, true, false, false]);
+        assert_eq!(versions.map(suffices), [false, true, true, false, false]);
         let kit = include_str!("../../plugins/sdk/Cargo.toml");
         assert!(kit.contains(&format!("rust-version = \"{}.{}\"", NEEDED.0, NEEDED.1)), "{NEEDED:?}");
     }

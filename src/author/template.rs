@@ -50,8 +50,8 @@ mod tests {
         for (world, language) in WORLDS.into_iter().flat_map(|world| LANGUAGES.map(|language| (world, language))) {
             let folder = scratch.path().join(world.name()).join(language.name());
             if world.template(language.name()).is_none() {
-                let said = write("mine", world, language, &folder).unwrap_err().to_string();
-                assert!(said.starts_with("there is no kit in ") && !folder.exists(), "{said}");
+                let message = write("mine", world, language, &folder).unwrap_err().to_string();
+                assert!(message.starts_with("there is no kit in ") && !folder.exists(), "{message}");
                 continue;
             }
             write("mine", world, language, &folder).unwrap();

@@ -107,7 +107,7 @@ mod tests {
     use crate::config::model::settings::PaddingSide;
     use BatchInputKind as K;
 
-    fn said(kind: K, shapes: &[&[u64]]) -> (Vec<u64>, Vec<u64>) {
+    fn described(kind: K, shapes: &[&[u64]]) -> (Vec<u64>, Vec<u64>) {
         let shapes: Vec<Shape> = shapes.iter().map(|dims| Shape::new(dims)).collect();
         let (shape, values) = describe(kind, &shapes, true, None);
         (shape.0, values)
@@ -117,21 +117,21 @@ mod tests {
     #[test]
     fn each_batch_input_kind_describes_the_batch_as_triton_does() {
         let three: &[&[u64]] = &[&[1, 3], &[1, 4], &[1, 5]];
-        assert_eq!(said(K::ElementCount, three), (vec![3], vec![3, 4, 5]));
-        assert_eq!(said(K::AccumulatedElementCount, three), (vec![3], vec![3, 7, 12]));
-        assert_eq!(said(K::AccumulatedElementCountWithZero, three), (vec![4], vec![0, 3, 7, 12]));
-        assert_eq!(said(K::MaxElementCountAsShape, three), (vec![5], vec![0; 5]));
+        assert_eq!(described(K::ElementCount, three), (vec![3], vec![3, 4, 5]));
+        assert_eq!(described(K::AccumulatedElementCount, three), (vec![3], vec![3, 7, 12]));
+        assert_eq!(described(K::AccumulatedElementCountWithZero, three), (vec![4], vec![0, 3, 7, 12]));
+        assert_eq!(described(K::MaxElementCountAsShape, three), (vec![5], vec![0; 5]));
         let four: &[&[u64]] = &[&[1, 2], &[1, 4], &[1, 1], &[1, 3]];
-        assert_eq!(said(K::ElementCount, four).1, [2, 4, 1, 3]);
-        assert_eq!(said(K::AccumulatedElementCount, four).1, [2, 6, 7, 10]);
-        assert_eq!(said(K::AccumulatedElementCountWithZero, four).1, [0, 2, 6, 7, 10]);
-        assert_eq!(said(K::MaxElementCountAsShape, four).0, [4]);
+        assert_eq!(described(K::ElementCount, four).1, [2, 4, 1, 3]);
+        assert_eq!(described(K::AccumulatedElementCount, four).1, [2, 6, 7, 10]);
+        assert_eq!(described(K::AccumulatedElementCountWithZero, four).1, [0, 2, 6, 7, 10]);
+        assert_eq!(described(K::MaxElementCountAsShape, four).0, [4]);
         let items: &[&[u64]] = &[&[2, 3, 1], &[1, 2, 2]];
-        assert_eq!(said(K::ItemShape, items), (vec![3, 2], vec![3, 1, 3, 1, 2, 2]));
-        assert_eq!(said(K::ItemShapeFlatten, items), (vec![6], vec![3, 1, 3, 1, 2, 2]));
-        assert_eq!(said(K::ElementCount, items).1, [6, 4]);
+        assert_eq!(described(K::ItemShape, items), (vec![3, 2], vec![3, 1, 3, 1, 2, 2]));
+        assert_eq!(described(K::ItemShapeFlatten, items), (vec![6], vec![3, 1, 3, 1, 2, 2]));
+        assert_eq!(described(K::ElementCount, items).1, [6, 4]);
         let others: &[&[u64]] = &[&[1, 4, 1], &[1, 1, 2], &[1, 1, 2], &[1, 2, 2]];
-        assert_eq!(said(K::ItemShapeFlatten, others).1, [4, 1, 1, 2, 1, 2, 2, 2]);
+        assert_eq!(described(K::ItemShapeFlatten, others).1, [4, 1, 1, 2, 1, 2, 2, 2]);
     }
 
     #[test]

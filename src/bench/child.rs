@@ -46,22 +46,23 @@ impl Child {
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let mut output = process.stdout.take().map(BufReader::new);
         let lines = output.as_mut().into_iter().flat_map(BufRead::lines);
-        let (mut said, mut found) = (String::new(), None);
+        let (mut last_line, mut found) = (String::new(), None);
         for line in lines {
-            said = line.map_err(failed)?;
-            found = address(&said, "grpc");
+            last_line = line.map_err(failed)?;
+            found = address(&last_line, "grpc");
             if found.is_some() {
                 break;
             }
         }
         if let Some(grpc) = found {
-            let (http, metrics, admin) = (address(&said, "http"), address(&said, "metrics"), admin(&said));
+            let (http, metrics, admin) =
+                (address(&last_line, "http"), address(&last_line, "metrics"), admin(&last_line));
             return Ok(Child { process, _output: output, http, grpc, metrics, admin, ready_after: began.elapsed() });
         }
         // The process has closed its output, so it has ended or is about to.
         let _ = process.kill();
         let _ = process.wait();
-        Err(BenchError::NotStarted(format!("it ended; the last it said was: {said}")))
+        Err(BenchError::NotStarted(format!("it ended; the last it said was: {last_line}")))
     }
 
     pub fn pid(&self) -> u32 {

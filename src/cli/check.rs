@@ -167,8 +167,8 @@ fn model(
 /// Tries each scheduler of a repository once, like `sequor plugin check`. Loading the model has already tried its processors and its
 /// initializer.
 fn plugins(repository: &Repository, settings: &Settings, report: &mut CheckReport) -> Result<(), Failed> {
-    let said = &settings.plugins;
-    let table = GrantTable::parse(said.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
+    let plugins = &settings.plugins;
+    let table = GrantTable::parse(plugins.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
     for plugin in repository.list().into_iter().filter(|plugin| plugin.world == scheduling::WORLD) {
         if !report.plugins.insert(plugin.name.clone()) {
             continue;
@@ -176,8 +176,8 @@ fn plugins(repository: &Repository, settings: &Settings, report: &mut CheckRepor
         let file = format!("{}.wasm", plugin.name);
         let config = plugin.attached.first().map(|at| at.config.clone()).unwrap_or_default();
         let grants = table.for_plugin(&plugin.name);
-        let limits = Limits { time: said.time.0, memory: said.memory.map(|size| size.0) };
-        let tried = tried(&said.dir.join(&file), TrialOptions { config, limits, grants }, &machine());
+        let limits = Limits { time: plugins.time.0, memory: plugins.memory.map(|size| size.0) };
+        let tried = tried(&plugins.dir.join(&file), TrialOptions { config, limits, grants }, &machine());
         report.push(Finding::plugin(file, tried.as_ref().map_err(Clone::clone)));
     }
     Ok(())

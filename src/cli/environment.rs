@@ -40,9 +40,9 @@ mod tests {
 
     #[test]
     fn a_misspelt_variable_is_reported_with_the_right_name() {
-        let said = |names: &[&str]| misspelt(names.iter().map(|name| (*name).to_owned()));
+        let warnings = |names: &[&str]| misspelt(names.iter().map(|name| (*name).to_owned()));
         assert_eq!(
-            said(&["PATH", "SEQUOR_HTTP_PROT", "SEQUOR_LIMIT_STATE", "SEQUOR_CONFIGS"]),
+            warnings(&["PATH", "SEQUOR_HTTP_PROT", "SEQUOR_LIMIT_STATE", "SEQUOR_CONFIGS"]),
             [
                 "SEQUOR_HTTP_PROT is not a setting; did you mean \"SEQUOR_HTTP_PORT\"?",
                 "SEQUOR_LIMIT_STATE is not a setting; did you mean \"SEQUOR_LIMITS_STATE\"?",
@@ -50,8 +50,8 @@ mod tests {
             ]
         );
         let right = ["SEQUOR_HTTP_PORT", "SEQUOR_CONFIG", "SEQUOR_SERVER", "SEQUOR_CACHE", "SEQUOR_WASM_TOOLCHAIN"];
-        assert_eq!(said(&right), Vec::<String>::new());
+        assert_eq!(warnings(&right), Vec::<String>::new());
         let services = ["SEQUOR_SERVICE_HOST", "SEQUOR_SERVICE_PORT_HTTP", "SEQUOR_PORT", "SEQUOR_PORT_8000_TCP_ADDR"];
-        assert_eq!(said(&services), Vec::<String>::new(), "variables of a Kubernetes service");
+        assert_eq!(warnings(&services), Vec::<String>::new(), "variables of a Kubernetes service");
     }
 }

@@ -57,10 +57,10 @@ mod tests {
     fn the_smallest_limit_counts() {
         const MACHINE: u64 = 16 << 20;
         let of = |files: &[(&str, &str)]| {
-            let said = memory(&|path: &Path| {
+            let found = memory(&|path: &Path| {
                 files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
             });
-            said.map(|HostMemory { bytes, source }| (bytes, source))
+            found.map(|HostMemory { bytes, source }| (bytes, source))
         };
         let from = |bytes: u64, source: &str| Some((bytes, source.to_owned()));
         let of_machine = from(MACHINE, "MemTotal of /proc/meminfo");

@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn a_link_takes_the_command_line_of_the_server_it_is_named_after() {
         let called = |line: &str| {
-            let said = called_as(line.split(' ').map(OsString::from));
-            said.iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+            let words = called_as(line.split(' ').map(OsString::from));
+            words.iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(called("/usr/bin/sequor serve"), "/usr/bin/sequor serve");
         assert_eq!(called("sequor --version"), "sequor --version");

@@ -213,11 +213,11 @@ fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
 /// The limits of memory for requests and states, and their origins, for the log.
 fn memory_limits(shown: &[Shown]) -> String {
     let rows = ["limits.queued", "limits.state"].into_iter().filter_map(|key| shown.iter().find(|row| row.key == key));
-    let said = rows.map(|Shown { key, value, origin }| match value.trim_matches('"') {
+    let text = rows.map(|Shown { key, value, origin }| match value.trim_matches('"') {
         "" => format!("{key} without a maximum ({origin})"),
         value => format!("{key} {value} ({origin})"),
     });
-    said.collect::<Vec<_>>().join(", ")
+    text.collect::<Vec<_>>().join(", ")
 }
 
 /// The system shared memory that clients may register, for the log.
@@ -285,10 +285,10 @@ mod tests {
             shortened_drain(Drain { announce, finish, exit_timeout })
         };
         assert_eq!(drain(5, 25, 30), None);
-        let said = drain(5, 600, 30).unwrap_or_default();
+        let text = drain(5, 600, 30).unwrap_or_default();
         assert!(
-            said.contains("drain.exit_timeout (30s) ends a drain before drain.announce (5s) and drain.finish ("),
-            "{said}"
+            text.contains("drain.exit_timeout (30s) ends a drain before drain.announce (5s) and drain.finish ("),
+            "{text}"
         );
     }
 }

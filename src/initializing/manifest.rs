@@ -94,8 +94,8 @@ features = ["prompt"]
             ("\"state-initializer\"", "\"processor\"", "plugin.toml:3:1: world \"processor\" is not served here"),
             ("reads", "read", "did you mean \"reads\"?"),
         ] {
-            let said = read(&PROMPT.replace(from, to)).unwrap_err();
-            assert!(said.contains(fault), "{said}");
+            let message = read(&PROMPT.replace(from, to)).unwrap_err();
+            assert!(message.contains(fault), "{message}");
         }
     }
 }

@@ -83,8 +83,8 @@ mod tests {
         assert_eq!((files[0].name.as_str(), files[0].size()), ("data/tokens.txt", 4));
         assert_eq!(files[0].tensor().shape, Shape::new(&[4]));
         for name in ["../secret", "/etc/passwd", "data/../../secret", "link", ""] {
-            let said = named(name).unwrap_err();
-            assert_eq!(said, format!("{name}: a file of a plug-in must be in the model's directory"));
+            let message = named(name).unwrap_err();
+            assert_eq!(message, format!("{name}: a file of a plug-in must be in the model's directory"));
         }
         assert_eq!(named("data").unwrap_err(), "data: not a file");
         assert!(named("absent").unwrap_err().starts_with("absent: No such file"));

@@ -139,8 +139,8 @@ by-value = "16KiB"
             ("\"processor\"", "\"scheduler\"", "plugin.toml:3:1: world \"scheduler\" is not served here"),
             ("reads", "read", "did you mean \"reads\"?"),
         ] {
-            let said = read(&PCM.replace(from, to)).unwrap_err();
-            assert!(said.contains(fault), "{said}");
+            let message = read(&PCM.replace(from, to)).unwrap_err();
+            assert!(message.contains(fault), "{message}");
         }
     }
 }

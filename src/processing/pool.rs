@@ -287,9 +287,9 @@ mod tests {
     fn a_lane_keeps_its_order_and_leaves_a_thread_to_others() {
         let pool = ProcessorPool::new(2, ThreadSteps::new()).unwrap();
         let (hold, held) = sync_channel::<()>(1);
-        let (said, heard) = sync_channel(128);
+        let (sender, receiver) = sync_channel(128);
         // The first task of the only lane waits, so the second must not begin on the other thread.
-        let first = said.clone();
+        let first = sender.clone();
         pool.submit(
             1,
             Box::new(move || {
@@ -297,46 +297,46 @@ mod tests {
                 first.send("first").unwrap();
             }),
         );
-        let second = said.clone();
+        let second = sender.clone();
         pool.submit(1, Box::new(move || second.send("second").unwrap()));
-        let other = said.clone();
+        let other = sender.clone();
         pool.submit(2, Box::new(move || other.send("other").unwrap()));
-        assert_eq!(heard.recv(), Ok("other"));
+        assert_eq!(receiver.recv(), Ok("other"));
         assert_eq!(pool.waiting(), 1);
         hold.send(()).unwrap();
-        assert_eq!([heard.recv(), heard.recv()], [Ok("first"), Ok("second")]);
+        assert_eq!([receiver.recv(), receiver.recv()], [Ok("first"), Ok("second")]);
     }
 
     #[test]
     fn a_task_that_panics_costs_no_thread_and_no_turn() {
         let pool = ProcessorPool::new(1, ThreadSteps::new()).unwrap();
-        let (said, heard) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         pool.submit(1, Box::new(|| panic!("as the test wants")));
-        pool.submit(1, Box::new(move || said.send(()).unwrap()));
-        assert_eq!(heard.recv(), Ok(()));
+        pool.submit(1, Box::new(move || sender.send(()).unwrap()));
+        assert_eq!(receiver.recv(), Ok(()));
     }
 
     #[test]
     fn a_waiting_task_holds_no_thread_and_continues_once_it_is_woken() {
         let pool = Arc::new(ProcessorPool::new(1, ThreadSteps::new()).unwrap());
-        let (said, heard) = sync_channel(128);
+        let (sender, receiver) = sync_channel(128);
         let mut wakes = Vec::new();
         for n in 0..100 {
             let (wake, woken) = tokio::sync::oneshot::channel::<()>();
             wakes.push(wake);
-            let (of, said) = (Arc::clone(&pool), said.clone());
+            let (of, sender) = (Arc::clone(&pool), sender.clone());
             let task = async move {
                 woken.await.unwrap();
-                said.send(n).unwrap();
+                sender.send(n).unwrap();
             };
             pool.submit(1, Box::new(move || of.run(1, task)));
         }
         // All tasks wait at the same time, on one thread.
-        let last = said.clone();
+        let last = sender.clone();
         pool.submit(1, Box::new(move || last.send(1000).unwrap()));
-        assert_eq!(heard.recv(), Ok(1000));
+        assert_eq!(receiver.recv(), Ok(1000));
         wakes.into_iter().rev().for_each(|wake| wake.send(()).unwrap());
-        let order: Vec<i32> = (0..100).map(|_| heard.recv().unwrap()).collect();
+        let order: Vec<i32> = (0..100).map(|_| receiver.recv().unwrap()).collect();
         assert_eq!(order, (0..100).rev().collect::<Vec<_>>(), "in the order in which they were woken");
     }
 
@@ -351,14 +351,14 @@ mod tests {
 
     #[test]
     fn queued_tasks_are_finished_before_the_threads_end() {
-        let (said, heard) = sync_channel(128);
+        let (sender, receiver) = sync_channel(128);
         let pool = ProcessorPool::new(1, ThreadSteps::new()).unwrap();
         for n in 0..100 {
-            let said = said.clone();
-            pool.submit(n % 3, Box::new(move || said.send(n).unwrap()));
+            let sender = sender.clone();
+            pool.submit(n % 3, Box::new(move || sender.send(n).unwrap()));
         }
-        drop((pool, said));
-        let mut all: Vec<u64> = heard.iter().collect();
+        drop((pool, sender));
+        let mut all: Vec<u64> = receiver.iter().collect();
         for lane in 0..3 {
             assert!(all.iter().filter(|n| *n % 3 == lane).is_sorted());
         }

@@ -112,7 +112,7 @@ mod tests {
     fn a_tensor_fits_by_type_shape_and_size() {
         let x = port("x", DataType::Int16, &[-1, 2]);
         assert_eq!(x.check(&tensor(DataType::Int16, &[1, 2], b"abcd")), Ok(()));
-        for (wrong, said) in [
+        for (wrong, message) in [
             (tensor(DataType::Fp16, &[1, 2], b"abcd"), "\"x\" has the type FP16; INT16 is expected"),
             (tensor(DataType::Int16, &[2], b"abcd"), "\"x\" has the shape [2]; [-1,2] is expected"),
             (tensor(DataType::Int16, &[1, 2], b"abc"), "\"x\" [1,2] must have 4 bytes (3 bytes)"),
@@ -121,7 +121,7 @@ mod tests {
                 "\"x\" [18446744073709551615,2] has too many elements (0 bytes)",
             ),
         ] {
-            assert_eq!(x.check(&wrong), Err(said.to_owned()));
+            assert_eq!(x.check(&wrong), Err(message.to_owned()));
         }
         let texts = port("t", DataType::Bytes, &[2]);
         assert_eq!(texts.check(&tensor(DataType::Bytes, &[2], b"\x01\0\0\0a\0\0\0\0")), Ok(()));

@@ -180,15 +180,15 @@ fn check_model(
     if !manifest.pre {
         return Err("it has no pre, which answers the requests of a model without a graph".to_owned());
     }
-    for (what, is, said) in
+    for (what, is, declared) in
         [("inputs", &outer.inputs, &configured.inputs), ("outputs", &outer.outputs, &configured.outputs)]
     {
         let ports = |ports: &[TensorPort]| {
             ports.iter().map(|port| format!("{} {}", port.name, port.dtype)).collect::<Vec<_>>().join(", ")
         };
-        let (is, said) = (ports(is), ports(said));
-        if is != said {
-            return Err(format!("its {what} are {is}; config.pbtxt says {said}"));
+        let (is, declared) = (ports(is), ports(declared));
+        if is != declared {
+            return Err(format!("its {what} are {is}; config.pbtxt says {declared}"));
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ const MAY_HOLD_UP: Duration = Duration::from_millis(10);
 /// The answer for the core, and the decision of a shadow.
 #[derive(Debug)]
 pub struct RoundAnswer {
-    pub said: PolicyAnswer,
+    pub answer: PolicyAnswer,
     pub shadow: Option<Shadow>,
 }
 
@@ -264,7 +264,7 @@ impl SchedulerBinding {
         answer: Result<PolicyAnswer, NoAnswer>,
     ) -> RoundAnswer {
         match answer {
-            Ok(said) => self.accept_answer(guest, round, said),
+            Ok(answer) => self.accept_answer(guest, round, answer),
             Err(why) => {
                 if let NoAnswer::Failed(strike) = &why {
                     self.record(round, None, strike);
@@ -276,17 +276,17 @@ impl SchedulerBinding {
     }
 
     /// Checks an answer against its question.
-    fn accept_answer(&self, guest: &Arc<ActiveGuest>, round: &mut Round, said: PolicyAnswer) -> RoundAnswer {
-        if let Err(fault) = round.check(&said) {
-            let what = invalid_answer::sentence(round, &said, fault);
+    fn accept_answer(&self, guest: &Arc<ActiveGuest>, round: &mut Round, answer: PolicyAnswer) -> RoundAnswer {
+        if let Err(fault) = round.check(&answer) {
+            let what = invalid_answer::sentence(round, &answer, fault);
             let strike = Strike { fault, what };
-            self.record(round, Some(&said), &strike);
+            self.record(round, Some(&answer), &strike);
             self.strike(Some(guest), &strike);
             return self.no_answer(round, &NoAnswer::Failed(Strike { fault, what: String::new() }));
         }
-        let PolicyAnswer::Plan(Ok(decision)) = said else { return RoundAnswer { said, shadow: None } };
+        let PolicyAnswer::Plan(Ok(decision)) = answer else { return RoundAnswer { answer, shadow: None } };
         if !self.options.shadow {
-            return RoundAnswer { said, shadow: None };
+            return RoundAnswer { answer, shadow: None };
         }
         let shadow = match decision {
             Decision::Default => Shadow::Default,
@@ -294,7 +294,7 @@ impl SchedulerBinding {
             Decision::Fire => Shadow::Fire(round.fired().collect(), !round.picks.reject.is_empty()),
         };
         round.picks.clear();
-        RoundAnswer { said: PolicyAnswer::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
+        RoundAnswer { answer: PolicyAnswer::Plan(Ok(Decision::Default)), shadow: Some(shadow) }
     }
 
     /// The answer in the guest's place: the built-in policy decides, in this same round.
@@ -304,13 +304,13 @@ impl SchedulerBinding {
             NoAnswer::Absent | NoAnswer::Busy | NoAnswer::PassedOver => PolicyFault::Busy,
             NoAnswer::Failed(strike) => strike.fault,
         };
-        let said = match &round.asked {
+        let answer = match &round.asked {
             // A failed shadow costs no round.
             PolicyQuestion::Plan(_) if self.options.shadow => PolicyAnswer::Plan(Ok(Decision::Default)),
             // The core counts the other fallbacks, because it knows whether the round is still valid.
             PolicyQuestion::Plan(_) => PolicyAnswer::Plan(Err(fault)),
             PolicyQuestion::Admit { .. } => PolicyAnswer::Admit(Err(fault)),
         };
-        RoundAnswer { said, shadow: None }
+        RoundAnswer { answer, shadow: None }
     }
 }

@@ -130,7 +130,7 @@ impl SchedulerBinding {
     }
 
     /// Keeps a failed question, for the maintenance thread to write to disk.
-    pub(super) fn record(&self, round: &Round, said: Option<&PolicyAnswer>, strike: &Strike) {
+    pub(super) fn record(&self, round: &Round, answer: Option<&PolicyAnswer>, strike: &Strike) {
         if self.rounds.is_none() {
             return;
         }
@@ -141,7 +141,7 @@ impl SchedulerBinding {
         }
         let what = Wrong { fault: strike.fault, what: &strike.what };
         let at = (&self.facts, self.options.config.as_str(), self.options.limits);
-        wrong.push(RoundFile::new(round, said, what, (source.manifest(), source.sha256()), at));
+        wrong.push(RoundFile::new(round, answer, what, (source.manifest(), source.sha256()), at));
         self.alarm.raise();
     }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use sequor_core::{PolicyAnswer, PolicyFault, PolicyQuestion, Round};
 
 /// The sentence for an answer with this fault: `plan answered index 97 of 64 candidates, and 12 twice`.
-pub fn sentence(round: &Round, said: &PolicyAnswer, fault: PolicyFault) -> String {
+pub fn sentence(round: &Round, answer: &PolicyAnswer, fault: PolicyFault) -> String {
     let len = round.see.len;
-    if let (PolicyAnswer::Admit(Ok(answers)), PolicyQuestion::Admit { room, victims, .. }) = (said, &round.asked) {
+    if let (PolicyAnswer::Admit(Ok(answers)), PolicyQuestion::Admit { room, victims, .. }) = (answer, &round.asked) {
         return match fault {
             PolicyFault::TooMany => format!("admit answered {} times for {len} sequences", answers.len()),
             _ => format!("admit named an instance or victim beyond the {} and {} shown", room.len(), victims.len),

@@ -117,7 +117,7 @@ impl RoundFile {
     /// The file of a question and its answer, if there was one. `config` and `limits` are the guest's.
     pub fn new(
         round: &Round,
-        said: Option<&PolicyAnswer>,
+        answer: Option<&PolicyAnswer>,
         wrong: Wrong<'_>,
         of: (&Manifest, &str),
         at: (&LoadFacts, &str, Limits),
@@ -135,7 +135,7 @@ impl RoundFile {
             fault: invalid_answer::word(wrong.fault).to_owned(),
             what: wrong.what.to_owned(),
             question: Question::of(round),
-            answer: said.and_then(|said| Answer::of(said, round)),
+            answer: answer.and_then(|answer| Answer::of(answer, round)),
         }
     }
 
@@ -165,24 +165,25 @@ impl RoundFile {
             Err(error) => return Again::Failed(error),
         }
         let mut round = self.question.round();
-        let said = match &round.asked {
+        let answer = match &round.asked {
             PolicyQuestion::Plan(who) => {
                 let none = Events::default();
-                let said = guest.plan(u32::from(who.n), &round.see, &none, &mut round.picks);
-                said.map(|said| PolicyAnswer::Plan(Ok(said)))
+                let answer = guest.plan(u32::from(who.n), &round.see, &none, &mut round.picks);
+                answer.map(|answer| PolicyAnswer::Plan(Ok(answer)))
             }
             PolicyQuestion::Admit { room, victims, .. } => {
-                let said = guest.admit(&round.see, room, victims, &Events::default());
-                said.map(|said| PolicyAnswer::Admit(Ok(said)))
+                let answer = guest.admit(&round.see, room, victims, &Events::default());
+                answer.map(|answer| PolicyAnswer::Admit(Ok(answer)))
             }
         };
-        let said = match said {
-            Ok(said) => said,
+        let answer = match answer {
+            Ok(answer) => answer,
             Err(error) => return Again::Failed(error),
         };
-        let verdict =
-            round.check(&said).map_err(|fault| Strike { fault, what: invalid_answer::sentence(&round, &said, fault) });
-        Again::Answered(Answer::of(&said, &round).unwrap_or(Answer::Default), verdict)
+        let verdict = round
+            .check(&answer)
+            .map_err(|fault| Strike { fault, what: invalid_answer::sentence(&round, &answer, fault) });
+        Again::Answered(Answer::of(&answer, &round).unwrap_or(Answer::Default), verdict)
     }
 }
 
@@ -220,10 +221,10 @@ impl Question {
 }
 
 impl Answer {
-    fn of(said: &PolicyAnswer, round: &Round) -> Option<Answer> {
+    fn of(answer: &PolicyAnswer, round: &Round) -> Option<Answer> {
         let (picks, most) = (&round.picks, invalid_answer::worth_keeping(round.see.len));
         let reject = picks.reject.iter().map(Rejected::from).collect();
-        match said {
+        match answer {
             PolicyAnswer::Plan(Ok(Decision::Default)) => Some(Answer::Default),
             PolicyAnswer::Plan(Ok(Decision::Wait(Time(until_ns)))) => {
                 Some(Answer::Wait { until_ns: *until_ns, reject })
@@ -238,15 +239,15 @@ impl Answer {
 }
 
 impl From<&Rejection> for Rejected {
-    fn from(said: &Rejection) -> Self {
-        let Rejection { candidate, code, ends } = *said;
+    fn from(answer: &Rejection) -> Self {
+        let Rejection { candidate, code, ends } = *answer;
         Rejected { candidate, code, ends }
     }
 }
 
 impl From<Admission> for Admitted {
-    fn from(said: Admission) -> Self {
-        match said {
+    fn from(answer: Admission) -> Self {
+        match answer {
             Admission::Take { instance } => Admitted::Take(instance),
             Admission::Evict { victim } => Admitted::Evict(victim),
             Admission::Defer => Admitted::Defer,
@@ -295,7 +296,7 @@ mod tests {
         Round::again(PolicyQuestion::Plan(who), see, Hooks::default(), (0..standing).map(|n| (1, u64::from(n / 2))))
     }
 
-    fn file(round: &Round, said: Option<&PolicyAnswer>) -> RoundFile {
+    fn file(round: &Round, answer: Option<&PolicyAnswer>) -> RoundFile {
         let manifest = Manifest {
             name: "fair".to_owned(),
             version: "1.2".to_owned(),
@@ -305,7 +306,7 @@ mod tests {
         };
         let facts = LoadFacts { name: "vad".to_owned(), strategy: "direct", ..LoadFacts::default() };
         let wrong = Wrong { fault: PolicyFault::Index, what: "plan answered index 97 of 3 candidates" };
-        RoundFile::new(round, said, wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))
+        RoundFile::new(round, answer, wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))
     }
 
     #[test]
@@ -337,10 +338,10 @@ mod tests {
         let victims = Box::new(Columns::default());
         let asked = PolicyQuestion::Admit { load: LoadId::FIRST, room: vec![0], victims };
         let round = Round::again(asked, Columns { len: 2, ..Columns::default() }, Hooks::default(), [(1, 0); 2]);
-        let said = PolicyAnswer::Admit(Ok(vec![Admission::Defer; 100_000]));
-        let Some(Answer::Admit(kept)) = file(&round, Some(&said)).answer else { panic!() };
+        let answer = PolicyAnswer::Admit(Ok(vec![Admission::Defer; 100_000]));
+        let Some(Answer::Admit(kept)) = file(&round, Some(&answer)).answer else { panic!() };
         assert_eq!(kept.len(), 3);
-        assert_eq!(round.check(&said), Err(PolicyFault::TooMany));
+        assert_eq!(round.check(&answer), Err(PolicyFault::TooMany));
     }
 
     #[test]
@@ -348,11 +349,11 @@ mod tests {
         let victims = Box::new(Columns { len: 2, ..Columns::default() });
         let asked = PolicyQuestion::Admit { load: LoadId::FIRST, room: vec![0, 1], victims };
         let round = Round::again(asked, Columns { len: 1, ..Columns::default() }, Hooks::default(), [(1, 0)]);
-        let said = PolicyAnswer::Admit(Ok(vec![Admission::Evict { victim: 1 }]));
-        assert_eq!(round.check(&said), Ok(()));
-        let file = file(&round, Some(&said));
+        let answer = PolicyAnswer::Admit(Ok(vec![Admission::Evict { victim: 1 }]));
+        assert_eq!(round.check(&answer), Ok(()));
+        let file = file(&round, Some(&answer));
         let again = RoundFile::read(&serde_json::to_string(&file).unwrap()).unwrap().question.round();
-        assert_eq!(again.check(&said), Ok(()));
+        assert_eq!(again.check(&answer), Ok(()));
         assert_eq!(
             again.check(&PolicyAnswer::Admit(Ok(vec![Admission::Evict { victim: 2 }]))),
             Err(PolicyFault::Index)

@@ -157,8 +157,8 @@ impl SchedulerBinding {
         for mut round in rounds {
             let hook = if matches!(round.asked, sequor_core::PolicyQuestion::Plan(_)) { "plan" } else { "admit" };
             give_way();
-            let said = cell.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
-            round.check(&said).map_err(|fault| Unfit::Nonsense(invalid_answer::sentence(&round, &said, fault)))?;
+            let answer = cell.answer(&mut round).ok_or(Unfit::Gone)?.map_err(failed(hook))?;
+            round.check(&answer).map_err(|fault| Unfit::Nonsense(invalid_answer::sentence(&round, &answer, fault)))?;
         }
         Ok(())
     }

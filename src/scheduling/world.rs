@@ -202,14 +202,14 @@ fn keep<T>(picks: &mut Vec<T>, most: usize) {
     }
 }
 
-fn rejection(said: scheduler::Rejection) -> Rejection {
-    let scheduler::Rejection { candidate, code, ends } = said;
+fn rejection(answer: scheduler::Rejection) -> Rejection {
+    let scheduler::Rejection { candidate, code, ends } = answer;
     Rejection { candidate, code, ends }
 }
 
 /// An instance number that does not fit becomes the largest one, which the core refuses.
-fn admission(said: scheduler::Admission) -> Admission {
-    match said {
+fn admission(answer: scheduler::Admission) -> Admission {
+    match answer {
         scheduler::Admission::Take(instance) => {
             Admission::Take { instance: u16::try_from(instance).unwrap_or(u16::MAX) }
         }

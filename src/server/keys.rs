@@ -190,13 +190,13 @@ mod tests {
     #[test]
     fn an_invalid_keys_file_is_refused_with_its_line() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let said = |text: &str| {
+        let message = |text: &str| {
             fs_err::write(file.path(), text).unwrap();
             ApiKeys::open(file.path()).unwrap_err().to_string().replace(&file.path().display().to_string(), "FILE")
         };
-        assert_eq!(said("a:b\n\nnothing"), "FILE:3: not a line of the form name:key");
-        assert_eq!(said("a:\n"), "FILE:1: not a line of the form name:key");
-        assert_eq!(said("# none\n"), "FILE holds no key, so every request would be refused");
+        assert_eq!(message("a:b\n\nnothing"), "FILE:3: not a line of the form name:key");
+        assert_eq!(message("a:\n"), "FILE:1: not a line of the form name:key");
+        assert_eq!(message("# none\n"), "FILE holds no key, so every request would be refused");
         assert!(ApiKeys::open(Path::new("/nothing")).is_err());
     }
 }

@@ -142,11 +142,11 @@ mod tests {
         let other = std::net::TcpListener::bind(local(0)).expect("a port");
         let address = other.local_addr().expect("an address");
         let wanted = Addresses { grpc: Some(address), ..Addresses::default() };
-        let said = Listeners::bind(&wanted).expect_err("taken").to_string();
+        let message = Listeners::bind(&wanted).expect_err("taken").to_string();
         let (begin, end) = (format!("grpc {address} is taken"), ". --grpc-port N, or stop it.");
-        assert!(said.starts_with(&begin) && said.ends_with(end), "{said}");
+        assert!(message.starts_with(&begin) && message.ends_with(end), "{message}");
         // Inspecting other processes may be forbidden on this machine. A process may always inspect itself.
-        assert!(said.contains(&format!("(pid {}, ", std::process::id())), "{said}");
+        assert!(message.contains(&format!("(pid {}, ", std::process::id())), "{message}");
     }
 
     #[tokio::test]

@@ -95,8 +95,8 @@ async fn the_server_reports_its_metadata_and_readiness() {
     assert_eq!((metadata.name.as_str(), metadata.version.as_str()), ("sequor", env!("CARGO_PKG_VERSION")));
     let answer = server.http("GET /v2").await;
     let (code, body) = code_and_body(&answer);
-    let said: serde_json::Value = serde_json::from_str(body).expect("JSON");
-    assert_eq!((code, &said["name"], &said["extensions"][1]), ("200", &"sequor".into(), &"sequence".into()));
+    let json: serde_json::Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!((code, &json["name"], &json["extensions"][1]), ("200", &"sequor".into(), &"sequence".into()));
     assert_eq!(code_and_body(&server.http("GET /v2/health/ready").await), ("200", ""));
     let ready = server.kserve().await.server_ready(proto::ServerReadyRequest {}).await.expect("an answer");
     assert!(ready.into_inner().ready);
@@ -105,8 +105,8 @@ async fn the_server_reports_its_metadata_and_readiness() {
 #[tokio::test]
 async fn unknown_models_and_paths_and_verbs_are_refused() {
     let server = serve();
-    let said = "Request for unknown model: 'nope' is not found";
-    let body = format!("{{\"error\":\"{said}\",\"reason\":\"not_served\"}}");
+    let text = "Request for unknown model: 'nope' is not found";
+    let body = format!("{{\"error\":\"{text}\",\"reason\":\"not_served\"}}");
     for path in ["GET /v2/models/nope", "GET /v2/models/nope/versions/1", "GET /v2/models/nope/config"] {
         let answer = server.http(path).await;
         assert_eq!(code_and_body(&answer), ("404", body.as_str()), "{path}");
@@ -124,7 +124,7 @@ async fn unknown_models_and_paths_and_verbs_are_refused() {
 
     let request = proto::ModelInferRequest { model_name: "nope".to_owned(), ..Default::default() };
     let status = server.kserve().await.model_infer(request).await.expect_err("refused");
-    assert_eq!((status.code(), status.message()), (Code::NotFound, said));
+    assert_eq!((status.code(), status.message()), (Code::NotFound, text));
     assert_eq!(status.metadata().get("sequor-reason").expect("a trailer"), "not_served");
     let request = proto::ModelReadyRequest { name: "nope".to_owned(), version: String::new() };
     assert_eq!(server.kserve().await.model_ready(request).await.expect_err("refused").code(), Code::NotFound);
@@ -139,8 +139,8 @@ async fn an_unknown_grpc_method_is_refused_by_name() {
     let codec = tonic_prost::ProstCodec::<proto::ServerLiveRequest, proto::ServerLiveResponse>::default();
     let request = tonic::Request::new(proto::ServerLiveRequest {});
     let status = grpc.unary(request, path, codec).await.expect_err("refused");
-    let said = "/tensorflow.serving.SessionService/SessionRun is not served here";
-    assert_eq!((status.code(), status.message()), (Code::Unimplemented, said));
+    let text = "/tensorflow.serving.SessionService/SessionRun is not served here";
+    assert_eq!((status.code(), status.message()), (Code::Unimplemented, text));
 }
 
 #[tokio::test]

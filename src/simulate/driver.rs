@@ -181,14 +181,14 @@ impl<'a, 'p> SimLoop<'a, 'p> {
                 self.wake(n);
             }
             SimEvent::Answered(n) => {
-                let Doing::Asking(round, said) = self.take_doing(n) else { return };
-                let next = self.core.answer(self.now, round, said, &mut self.out);
+                let Doing::Asking(round, answer) = self.take_doing(n) else { return };
+                let next = self.core.answer(self.now, round, answer, &mut self.out);
                 self.apply_effects();
                 self.follow(n, next);
             }
             SimEvent::Admitted => {
-                let Some((round, said)) = self.consulted.take() else { return };
-                self.core.answer(self.now, round, said, &mut self.out);
+                let Some((round, answer)) = self.consulted.take() else { return };
+                self.core.answer(self.now, round, answer, &mut self.out);
                 self.apply_effects();
             }
             SimEvent::Look(n, naps) => {
@@ -354,9 +354,9 @@ impl<'a, 'p> SimLoop<'a, 'p> {
     fn ask(&mut self, n: u16, mut round: Box<Round>) {
         let Some(policy) = self.policy.as_mut() else { return };
         policy.observe(&round.news);
-        let said = PolicyAnswer::Plan(policy.plan(&round.see, &mut round.picks));
+        let answer = PolicyAnswer::Plan(policy.plan(&round.see, &mut round.picks));
         let until = self.decision_end(round.see.len);
-        self.set_doing(n, Doing::Asking(round, said));
+        self.set_doing(n, Doing::Asking(round, answer));
         self.schedule_at(until, SimEvent::Answered(n));
     }
 

@@ -183,9 +183,9 @@ impl Plugged {
     }
 
     /// Counts the instructions of the last call. If the call failed, drops the guest.
-    fn close<R>(&mut self, said: Result<R, CallError>) -> Result<R, PolicyFault> {
+    fn close<R>(&mut self, result: Result<R, CallError>) -> Result<R, PolicyFault> {
         self.spent += self.guest.as_ref().map_or(0, SchedulerGuest::fuel);
-        said.map_err(|error| self.drop_guest(error))
+        result.map_err(|error| self.drop_guest(error))
     }
 
     /// Replaces a grown instance before the next question.
@@ -228,15 +228,15 @@ impl Policy for Plugged {
         self.renew(Time(see.now));
         self.ready(Time(see.now))?;
         let news = self.take_news();
-        let said = self.ready(Time(see.now))?.plan(0, see, &news, picks);
-        self.close(said)
+        let result = self.ready(Time(see.now))?.plan(0, see, &news, picks);
+        self.close(result)
     }
 
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, PolicyFault> {
         self.ready(Time(see.now))?;
         let news = self.take_news();
-        let said = self.ready(Time(see.now))?.admit(see, room, victims, &news);
-        self.close(said)
+        let result = self.ready(Time(see.now))?.admit(see, room, victims, &news);
+        self.close(result)
     }
 
     fn observe(&mut self, news: &[Observed]) {
@@ -247,8 +247,8 @@ impl Policy for Plugged {
         if self.news.len() >= AT_ONCE {
             let events = self.take_news();
             if let Some(guest) = self.guest.as_mut() {
-                let said = guest.observe(&events);
-                self.fell = self.close(said).err();
+                let result = guest.observe(&events);
+                self.fell = self.close(result).err();
             }
         }
         news.iter().for_each(|one| self.follow(one));

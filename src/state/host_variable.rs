@@ -130,25 +130,28 @@ impl HostVariables {
         spec: &StateSpec,
         padding: &Padding,
         row: &Shape,
-        said: Option<&[i64]>,
+        given_lengths: Option<&[i64]>,
     ) -> Result<Vec<u64>, StateError> {
         let wrong = |what: String| StateError::Lengths { state: spec.output.clone(), what };
         let (places, before) = (length(row, padding), self.padded_length);
-        let Some(said) = said else {
+        let Some(given_lengths) = given_lengths else {
             let grown = places.checked_sub(before).ok_or_else(|| {
                 wrong(format!("has {places} places a row and had {before} before the run: a state that shrinks needs new_lengths in its pad"))
             })?;
             return Ok(self.lengths.iter().map(|length| length + grown).collect());
         };
-        if said.len() != self.lengths.len() {
+        if given_lengths.len() != self.lengths.len() {
             let rows = self.lengths.len();
-            return Err(wrong(format!("has {rows} rows, and new_lengths of its pad gave {} lengths", said.len())));
+            return Err(wrong(format!(
+                "has {rows} rows, and new_lengths of its pad gave {} lengths",
+                given_lengths.len()
+            )));
         }
         let fits = |length: &i64| {
             let own = u64::try_from(*length).ok().filter(|length| *length <= places);
             own.ok_or_else(|| wrong(format!("has {places} places a row, and new_lengths of its pad gave {length}")))
         };
-        said.iter().map(fits).collect()
+        given_lengths.iter().map(fits).collect()
     }
 
     /// Splits the output of a run into its rows, without their padding.

@@ -68,19 +68,19 @@ struct PaddedRun {
     slots: Vec<u32>,
     salt: u8,
     /// New lengths that the model outputs. Otherwise all rows grow by the same length.
-    said: Option<Vec<u64>>,
+    message: Option<Vec<u64>>,
     fails: bool,
     padding_row: bool,
 }
 
 fn padded_run() -> impl Strategy<Value = PaddedRun> {
     let slots = proptest::collection::btree_set(0..SLOTS, 1..=SLOTS as usize);
-    let said = proptest::option::of(proptest::collection::vec(0u64..6, SLOTS as usize + 1));
-    let of = |(slots, salt, said, fails, padding_row): (std::collections::BTreeSet<u32>, u8, _, u8, bool)| {
+    let message = proptest::option::of(proptest::collection::vec(0u64..6, SLOTS as usize + 1));
+    let of = |(slots, salt, message, fails, padding_row): (std::collections::BTreeSet<u32>, u8, _, u8, bool)| {
         let slots = if salt % 2 == 0 { slots.into_iter().collect() } else { slots.into_iter().rev().collect() };
-        PaddedRun { slots, salt, said, fails: fails == 0, padding_row }
+        PaddedRun { slots, salt, message, fails: fails == 0, padding_row }
     };
-    (slots, any::<u8>(), said, 0u8..5, any::<bool>()).prop_map(of)
+    (slots, any::<u8>(), message, 0u8..5, any::<bool>()).prop_map(of)
 }
 
 proptest! {
@@ -93,7 +93,7 @@ proptest! {
         let spec = spec(axis, batch_axis, side, if bucketed { &[4, 9] } else { &[] });
         let mut store = store(&spec, sided);
         let mut table: BTreeMap<u32, (u64, Vec<u8>)> = (0..SLOTS).map(|slot| (slot, (0, Vec::new()))).collect();
-        for PaddedRun { slots, salt, said, fails, padding_row } in acts {
+        for PaddedRun { slots, salt, message, fails, padding_row } in acts {
             prop_assert!((1..SLOTS).all(|slot| store.shape_class(slot) == store.shape_class(0)), "all share batches");
             let mut rows: Vec<Option<u32>> = slots.iter().copied().map(Some).collect();
             if padding_row {
@@ -114,10 +114,10 @@ proptest! {
             prop_assert_eq!(span.as_host().unwrap(), &tensor(&spec, &whole_row).join(&parts, &[9, 9]));
             // The output of the model.
             let grown = u64::from(salt % 3);
-            let new_length = |n: usize| said.as_ref().map_or(lengths[n] + grown, |said| said[n]);
+            let new_length = |n: usize| message.as_ref().map_or(lengths[n] + grown, |message| message[n]);
             let new: Vec<(u64, Vec<u8>)> = (0..rows.len()).map(|n| (new_length(n), value(&spec, new_length(n), salt.wrapping_add(n as u8)))).collect();
-            let places = if said.is_some() { new.iter().map(|(length, _)| *length).max().unwrap() } else { whole + grown };
-            let numbers = said.as_ref().map(|_| new.iter().map(|(length, _)| *length as i64).collect());
+            let places = if message.is_some() { new.iter().map(|(length, _)| *length).max().unwrap() } else { whole + grown };
+            let numbers = message.as_ref().map(|_| new.iter().map(|(length, _)| *length as i64).collect());
             let fresh = vec![Some(produced(&spec, places, &new, numbers))];
             store.check(&bound, &fresh).unwrap();
             let bytes: Vec<u64> = new.iter().map(|(_, data)| data.len() as u64).collect();

@@ -244,8 +244,8 @@ mod tests {
         };
         tracing::subscriber::with_default(subscriber, || {
             assert_eq!((log.levels, written().as_str()), (Levels::up_to(LevelFilter::WARN), "ew"));
-            let said = [(true, true, true, 0, "ewi"), (true, false, true, 1, "eid"), (false, false, false, 2, "dt")];
-            for (error, warning, info, verbose, want) in said {
+            let cases = [(true, true, true, 0, "ewi"), (true, false, true, 1, "eid"), (false, false, false, 2, "dt")];
+            for (error, warning, info, verbose, want) in cases {
                 log.set(Levels { error, warning, info, verbose }).expect("changed");
                 assert_eq!(written(), want);
             }

@@ -161,9 +161,9 @@ fn a_warm_up_is_over_before_its_model_is_ready() {
     assert_eq!(gpus.waits() - before, 1, "one wait for all three runs of the sample");
     drop((plain, warm));
     gpus.break_down();
-    let said = of(sample).refused();
+    let message = of(sample).refused();
     let why = "failed to run warmup sample 'zeros': GPU 0 failed to finish its work: it was broken on purpose";
-    assert!(said.contains(why), "{said}");
+    assert!(message.contains(why), "{message}");
 }
 
 #[test]

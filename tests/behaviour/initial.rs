@@ -94,8 +94,8 @@ fn initial_state_dims_fix_the_variable_dims() {
 #[test]
 fn zero_data_is_zeros_whatever_its_value() {
     for strategy in both() {
-        for said in ["zero_data: true", "zero_data: false"] {
-            let config = sum("TYPE_INT32", strategy, &initial("TYPE_INT32", "1", said));
+        for message in ["zero_data: true", "zero_data: false"] {
+            let config = sum("TYPE_INT32", strategy, &initial("TYPE_INT32", "1", message));
             let server = model("sum").config(&config).onnx("sum_int32").serve();
             server.seq(1).start().input(&[3]).gives(&[3]);
             server.seq(1).step().input(&[3]).gives(&[6]);

@@ -39,6 +39,6 @@ fn an_input_that_the_graph_has_no_value_for_is_not_optional() {
         "dims: [ 1 ] }\n    input { name: \"SCALE\"",
         "dims: [ 1 ] optional: true }\n    input { name: \"SCALE\"",
     );
-    let said = model("optional").config(&config).onnx("optional").refused();
-    assert!(said.contains("configuration expects 0 inputs, model provides 1"), "{said}");
+    let message = model("optional").config(&config).onnx("optional").refused();
+    assert!(message.contains("configuration expects 0 inputs, model provides 1"), "{message}");
 }

@@ -288,9 +288,9 @@ fn states_and_requests_of_different_lengths_share_a_batch() {
 }
 
 /// `rows` new rows of ones. The request says how many of them the model is to append.
-fn appending<'a>(ask: Ask<'a>, said: i64, rows: u64) -> Ask<'a> {
+fn appending<'a>(ask: Ask<'a>, length: i64, rows: u64) -> Ask<'a> {
     let ones = tensor(&[1, rows, 2], &vec![1.0f32; rows as usize * 2]);
-    ask.with("INPUT", ones).with("IN_LENS", tensor(&[1, 1], &[said]))
+    ask.with("INPUT", ones).with("IN_LENS", tensor(&[1, 1], &[length]))
 }
 
 /// One row that the model refuses, and one for which it reports an impossible length. Each fails alone and keeps its state.
@@ -305,8 +305,9 @@ fn a_failed_step_of_a_padded_batch_leaves_every_state_as_it_was() {
             appending(seq.start(), n, n as u64).gives(&[n as f32; 2]);
         }
         let held = server.hold(appending(server.seq(100).only(), 1, 1));
-        let said = [1, 60, -40, 1];
-        let waiting: Vec<_> = all.iter().zip(said).map(|(seq, said)| appending(seq.step(), said, 1).send()).collect();
+        let lengths = [1, 60, -40, 1];
+        let waiting: Vec<_> =
+            all.iter().zip(lengths).map(|(seq, length)| appending(seq.step(), length, 1).send()).collect();
         held.release();
         let failed: Vec<bool> = waiting.into_iter().map(|waiting| waiting.result().is_err()).collect();
         assert_eq!(failed, [false, true, true, false], "{strategy}");
@@ -345,8 +346,8 @@ fn an_invalid_pad_setting_of_a_state_is_refused_with_a_reason() {
         ("mask = \"MASK\", multiple_of = 0", "pad: multiple_of must be at least 1"),
     ];
     for (keys, sentence) in cases {
-        let said = refused(&direct, &on_keys(keys));
-        assert!(said.contains(sentence), "{sentence}\nnot in\n{said}");
+        let message = refused(&direct, &on_keys(keys));
+        assert!(message.contains(sentence), "{sentence}\nnot in\n{message}");
     }
     let mask = on_keys("mask = \"MASK\"");
     let cases = [
@@ -358,7 +359,7 @@ fn an_invalid_pad_setting_of_a_state_is_refused_with_a_reason() {
         (direct.clone(), mask + "[state.VALUES]\npad = { side = \"right\", mask = \"MASK\" }\n", "is the mask of state \"KEYS\" too; then side, multiple_of, buckets and new_steps must be those of that state"),
     ];
     for (config, toml, sentence) in cases {
-        let said = refused(&config, &toml);
-        assert!(said.contains(sentence), "{sentence}\nnot in\n{said}");
+        let message = refused(&config, &toml);
+        assert!(message.contains(sentence), "{sentence}\nnot in\n{message}");
     }
 }

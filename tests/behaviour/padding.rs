@@ -126,7 +126,7 @@ fn an_invalid_padding_setting_of_an_input_is_refused_with_a_reason() {
         ),
     ];
     for (toml, sentence) in cases {
-        let said = refused(toml);
-        assert!(said.contains(sentence), "{sentence}\nnot in\n{said}");
+        let message = refused(toml);
+        assert!(message.contains(sentence), "{sentence}\nnot in\n{message}");
     }
 }

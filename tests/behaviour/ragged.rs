@@ -89,7 +89,7 @@ const SUMS: &str = r#"
 fn sequences_send_steps_of_any_length() {
     for strategy in both() {
         let server = model("sums").config(&SUMS.replace("STRATEGY", strategy)).onnx("ragged_sums").serve();
-        let mut said = [0f32; 3];
+        let mut message = [0f32; 3];
         for step in 0..5usize {
             let input =
                 |n: usize| -> Vec<f32> { (0..(n * 7 + step * 3) % 5 + 1).map(|k| (n + k + step) as f32).collect() };
@@ -98,11 +98,11 @@ fn sequences_send_steps_of_any_length() {
             let held = server.hold(ask(0));
             let others: Vec<_> = (1..3).map(|n| ask(n).send()).collect();
             let first = held.release();
-            for (n, sum) in said.iter_mut().enumerate() {
+            for (n, sum) in message.iter_mut().enumerate() {
                 *sum += input(n).iter().sum::<f32>();
             }
-            assert_eq!(first.output::<f32>("OUTPUT"), [said[0]], "{strategy}");
-            for (other, sum) in others.into_iter().zip(&said[1..]) {
+            assert_eq!(first.output::<f32>("OUTPUT"), [message[0]], "{strategy}");
+            for (other, sum) in others.into_iter().zip(&message[1..]) {
                 other.gives(&[*sum]);
             }
             let run = server.last_run();
@@ -123,14 +123,14 @@ fn a_model_that_cannot_take_a_ragged_input_is_refused() {
         output { name: "OUTPUT" data_type: TYPE_FP32 dims: [ -1, -1, -1 ] }
         batch_output { target_name: "OUTPUT" source_input: "INPUT" }
     "#;
-    let said = model("grow").config(config).onnx("grow_fp32").refused();
+    let message = model("grow").config(config).onnx("grow_fp32").refused();
     for sentence in [
         "configuration expects model provides input with shape [-1]  for ragged input 'INPUT', model provides [-1,-1,4] (requests are joined to one list",
         "batch input \"INPUT_STATE\": model has TYPE_FP32, config says TYPE_INT32",
         "batch input \"INPUT_STATE\": model takes [-1,-1,4], and its kind needs [-1]",
         "output 'OUTPUT' has a variable dimension that its source input does not have: the source has 2 dimension(s)",
     ] {
-        assert!(said.contains(sentence), "{sentence}\nnot in\n{said}");
+        assert!(message.contains(sentence), "{sentence}\nnot in\n{message}");
     }
 }
 

@@ -19,8 +19,8 @@ pub fn sum_with_id(config: &str) -> Server {
 
 #[test]
 fn direct_is_the_default_strategy() {
-    let strategy = |said: &str| {
-        let ready = sum_with_id(&with_id(said)).ready();
+    let strategy = |message: &str| {
+        let ready = sum_with_id(&with_id(message)).ready();
         (ready.strategy, ready.slots)
     };
     assert_eq!(strategy(""), ("direct", 4));

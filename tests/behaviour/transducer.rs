@@ -31,22 +31,22 @@ fn the_four_states_of_a_transducer_are_kept_for_three_sequences_at_once() {
         assert_eq!(server.ready().state_bytes, bytes);
         assert_eq!(format!("{:.2} MiB", bytes as f64 / f64::from(1 << 20)), "3.45 MiB");
         let all: Vec<Seq<'_>> = (1..=3).map(|id| server.seq(id)).collect();
-        let mut said: Vec<Vec<f32>> = vec![Vec::new(); 3];
+        let mut texts: Vec<Vec<f32>> = vec![Vec::new(); 3];
         // Alone, in pairs and all at once: states are used in place, copied to the other side, or gathered.
         let steps = [vec![0, 1, 2], vec![0], vec![2, 1], vec![1], vec![0, 1, 2], vec![2], vec![0, 2], vec![0, 1, 2]];
         for (played, step) in steps.into_iter().enumerate() {
-            let ask = |n: usize, input: f32| all[n].nth(said[n].len()).input(&[input]);
+            let ask = |n: usize, input: f32| all[n].nth(texts[n].len()).input(&[input]);
             let inputs: Vec<f32> = step.iter().map(|n| (*n * 10 + played) as f32).collect();
             let waiting: Vec<_> = step.iter().zip(&inputs).map(|(n, input)| ask(*n, *input).send()).collect();
             for ((n, input), waiting) in step.iter().zip(inputs).zip(waiting) {
-                said[*n].push(input);
-                waiting.gives(&ends(&said[*n]));
+                texts[*n].push(input);
+                waiting.gives(&ends(&texts[*n]));
             }
         }
         assert_eq!(server.repository.state_bytes().0, 3 * bytes);
-        for (seq, said) in all.iter().zip(&mut said) {
-            said.push(0.5);
-            seq.end().input(&[0.5f32]).gives(&ends(said));
+        for (seq, texts) in all.iter().zip(&mut texts) {
+            texts.push(0.5);
+            seq.end().input(&[0.5f32]).gives(&ends(texts));
         }
         assert_eq!((server.repository.live(), server.repository.state_bytes().0), (0, 0));
         assert_eq!(server.last_run().shape("att_cache")[1..], [64, 45, 192]);

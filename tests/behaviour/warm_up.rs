@@ -47,19 +47,19 @@ const GATHER: &str = r#"
 
 #[test]
 fn a_sample_that_fails_fails_the_load() {
-    let said = model("gather").config(GATHER).onnx("gather").file("warmup/index", &bytes(&[9i64])).refused();
-    assert!(said.contains("config.pbtxt:5:5: failed to run warmup sample 'far': onnx runtime error"), "{said}");
+    let message = model("gather").config(GATHER).onnx("gather").file("warmup/index", &bytes(&[9i64])).refused();
+    assert!(message.contains("config.pbtxt:5:5: failed to run warmup sample 'far': onnx runtime error"), "{message}");
     model("gather").config(GATHER).onnx("gather").file("warmup/index", &bytes(&[3i64])).serve();
 }
 
 #[test]
 fn samples_are_checked_before_anything_runs() {
-    let sample = |batch: u32, said: &str| {
+    let sample = |batch: u32, message: &str| {
         let config = GATHER.replace("name: \"far\" batch_size: 2", &format!("name: \"s\" batch_size: {batch}"));
         let from = config.find("inputs {").unwrap();
-        model("gather").config(&format!("{}{said} }}", &config[..from])).onnx("gather").refused()
+        model("gather").config(&format!("{}{message} }}", &config[..from])).onnx("gather").refused()
     };
-    let input = |said: &str| sample(1, &format!("inputs {{ key: \"INDEX\" value {{ {said} }} }}"));
+    let input = |message: &str| sample(1, &format!("inputs {{ key: \"INDEX\" value {{ {message} }} }}"));
     let cases = [
         (
             input("data_type: TYPE_INT64 dims: -1 zero_data: true"),
@@ -86,17 +86,17 @@ fn samples_are_checked_before_anything_runs() {
             "warm-up sample 's' has batch_size 9, and the maximum of gather is 4",
         ),
     ];
-    for (said, sentence) in cases {
-        assert!(said.contains(sentence), "{sentence}\nnot in\n{said}");
+    for (message, sentence) in cases {
+        assert!(message.contains(sentence), "{sentence}\nnot in\n{message}");
     }
 }
 
 #[test]
 fn a_file_that_is_too_short_is_refused() {
-    let said = model("gather").config(GATHER).onnx("gather").file("warmup/index", &[0; 4]).refused();
+    let message = model("gather").config(GATHER).onnx("gather").file("warmup/index", &[0; 4]).refused();
     assert!(
-        said.contains("warmup setting expects 8 bytes, but the data provided from")
-            && said.contains("only has 4 bytes"),
-        "{said}"
+        message.contains("warmup setting expects 8 bytes, but the data provided from")
+            && message.contains("only has 4 bytes"),
+        "{message}"
     );
 }

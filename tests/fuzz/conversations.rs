@@ -1,5 +1,5 @@
 //! Whole conversations over HTTP/1.1, HTTP/2 and WebSockets: what real clients say is recorded, taken apart, put together otherwise and
-//! changed, and said to the server over a pipe in memory. Each conversation ends, leaves nothing behind, and stays below a ceiling of memory.
+//! changed, and sent to the server over a pipe in memory. Each conversation ends, leaves nothing behind, and stays below a ceiling of memory.
 
 use std::io;
 use std::pin::Pin;
@@ -72,24 +72,24 @@ impl Pipes {
 
     /// What a client says that talks to the server over this stream.
     fn recorded(&self, talk: impl AsyncFnOnce(Recorded)) -> Vec<u8> {
-        let said = Arc::new(Mutex::new(Vec::new()));
+        let sent = Arc::new(Mutex::new(Vec::new()));
         let (client, server) = duplex(PIPE);
-        let recorded = Recorded { pipe: client, said: Arc::clone(&said) };
+        let recorded = Recorded { pipe: client, sent: Arc::clone(&sent) };
         self.rig.runtime.block_on(async {
             let both = async { tokio::join!(self.server.serve(server, local(1)), talk(recorded)) };
             timeout(HANGS, both).await.expect("the conversation ends");
             self.gone().await;
         });
-        std::mem::take(&mut *said.lock())
+        std::mem::take(&mut *sent.lock())
     }
 
     /// Says this to the server, and takes what it answers if the client `reads`.
-    async fn say(&self, said: &[u8], reads: bool) {
+    async fn send(&self, sent: &[u8], reads: bool) {
         let (client, server) = duplex(PIPE);
         let talk = async {
             let (mut reader, mut writer) = tokio::io::split(client);
             // A server that has heard enough does not listen to the end.
-            let write = async { drop(writer.write_all(said).await) };
+            let write = async { drop(writer.write_all(sent).await) };
             if !reads {
                 let _ = timeout(PATIENCE, write).await;
                 return;
@@ -112,10 +112,10 @@ impl Pipes {
     }
 
     /// Has this conversation, and returns the memory it took.
-    fn converse(&self, said: &[u8], reads: bool) -> usize {
+    fn converse(&self, sent: &[u8], reads: bool) -> usize {
         let before = memory::begin();
-        let ended = self.rig.runtime.block_on(async { timeout(HANGS, self.say(said, reads)).await });
-        assert!(ended.is_ok(), "it does not end: {}", said.escape_ascii());
+        let ended = self.rig.runtime.block_on(async { timeout(HANGS, self.send(sent, reads)).await });
+        assert!(ended.is_ok(), "it does not end: {}", sent.escape_ascii());
         memory::peak().saturating_sub(before)
     }
 
@@ -129,12 +129,12 @@ impl Pipes {
         let mut chance = Chance(number("FUZZ_SEED").unwrap_or(1));
         let (before, mut count, mut most) = (memory::begin(), 0, 0);
         while until.map_or(count < CONVERSATIONS, |until| std::time::Instant::now() < until) {
-            let said = rearranged(&mut chance, seeds);
-            let took = self.converse(&said, chance.below(16) > 0);
-            assert!(took <= CEILING, "{took} bytes of memory: {}", said.escape_ascii());
+            let sent = rearranged(&mut chance, seeds);
+            let took = self.converse(&sent, chance.below(16) > 0);
+            assert!(took <= CEILING, "{took} bytes of memory: {}", sent.escape_ascii());
             if count % 16 == 0 {
                 let text = self.rig.metrics.encode();
-                assert!(!text.contains("reason=\"internal\""), "{}\n{text}", said.escape_ascii());
+                assert!(!text.contains("reason=\"internal\""), "{}\n{text}", sent.escape_ascii());
             }
             (count, most) = (count + 1, most.max(took));
         }
@@ -144,7 +144,7 @@ impl Pipes {
     }
 }
 
-/// Whether the server says more. A server that is silent for a while has said what it had to say.
+/// Whether the server sends more. If it sends nothing for a while, it has sent everything.
 async fn heard(reader: &mut ReadHalf<DuplexStream>, answer: &mut [u8], silence: Duration) -> bool {
     timeout(silence, reader.read(answer)).await.is_ok_and(|read| read.is_ok_and(|count| count > 0))
 }
@@ -152,7 +152,7 @@ async fn heard(reader: &mut ReadHalf<DuplexStream>, answer: &mut [u8], silence: 
 /// A pipe that keeps what the client says.
 struct Recorded {
     pipe: DuplexStream,
-    said: Arc<Mutex<Vec<u8>>>,
+    sent: Arc<Mutex<Vec<u8>>>,
 }
 
 impl AsyncRead for Recorded {
@@ -164,7 +164,7 @@ impl AsyncRead for Recorded {
 impl AsyncWrite for Recorded {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = std::task::ready!(Pin::new(&mut self.pipe).poll_write(cx, bytes))?;
-        self.said.lock().extend_from_slice(&bytes[..written]);
+        self.sent.lock().extend_from_slice(&bytes[..written]);
         Poll::Ready(Ok(written))
     }
 
@@ -202,9 +202,9 @@ fn rearranged(chance: &mut Chance, seeds: &[Vec<Vec<u8>>]) -> Vec<u8> {
             }
         }
     }
-    let mut said = pieces.concat();
-    said.truncate(LONGEST);
-    if chance.below(4) == 0 { said } else { mutate(chance, &[said]) }
+    let mut sent = pieces.concat();
+    sent.truncate(LONGEST);
+    if chance.below(4) == 0 { sent } else { mutate(chance, &[sent]) }
 }
 
 /// Bytes cut where `length` says that a piece ends.

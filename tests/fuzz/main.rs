@@ -282,9 +282,9 @@ impl Rig {
             return;
         }
         assert!(status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE, "{status} {body:?}\n{message}");
-        let said: serde_json::Value =
+        let json: serde_json::Value =
             serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{e}: {body:?}\n{message}"));
-        assert!(said["error"].as_str().is_some_and(|error| !error.is_empty()), "{said}\n{message}");
+        assert!(json["error"].as_str().is_some_and(|error| !error.is_empty()), "{json}\n{message}");
     }
 }
 
@@ -379,10 +379,10 @@ fn predictions_in_json() {
         let (status, body) = rig.ask(request);
         let is_refused = status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE;
         assert!(status == StatusCode::OK || is_refused, "{status} {body:?}\n{message}");
-        let said: serde_json::Value =
+        let json: serde_json::Value =
             serde_json::from_slice(&body).unwrap_or_else(|e| panic!("{e}: {body:?}\n{message}"));
-        let is_said = said["error"].as_str().is_some_and(|error| !error.is_empty());
-        assert_eq!(is_said, is_refused, "{said}\n{message}");
+        let is_said = json["error"].as_str().is_some_and(|error| !error.is_empty());
+        assert_eq!(is_said, is_refused, "{json}\n{message}");
     });
 }
 

@@ -27,9 +27,9 @@ fn explicit() -> Call {
 fn a_public_admin_listener_needs_keys_or_client_certificates() {
     let open = || Call::serve(models()).arguments(["--admin-address", "0.0.0.0"]);
     let ended = open().end();
-    let said = "sequor: --admin-address: admin on 0.0.0.0:0 without keys or client certificates would let anyone load code. \
+    let message = "sequor: --admin-address: admin on 0.0.0.0:0 without keys or client certificates would let anyone load code. \
         Set admin.keys_file, tls.client_ca, or admin.address = \"127.0.0.1\".\n";
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), message));
 
     let papers = Papers::new();
     fs::write(papers.path("keys"), "anna:first\n").unwrap();
@@ -89,8 +89,8 @@ fn models_are_listed_loaded_and_unloaded_and_each_change_is_an_audit_line() {
 fn the_status_page_and_the_settings_show_the_actual_values() {
     let server = Call::serve(models()).arguments(["--node=asr-01"]).environment("SEQUOR_LOG_LEVEL", "warn").start();
     let admin = server.admin.unwrap();
-    let (status, said) = get(admin, "/admin/status.json");
-    assert_eq!(status, 403, "a host name that is not the server's own: {said}");
+    let (status, message) = get(admin, "/admin/status.json");
+    assert_eq!(status, 403, "a host name that is not the server's own: {message}");
     let ask = |path: &str| get_as(admin, path);
     let (status, page) = ask("/");
     assert_eq!(status, 200);
@@ -167,8 +167,8 @@ fn commands_report_a_port_that_is_not_an_admin_listener() {
         assert!(ended.code == Some(4) && ended.stderr.starts_with(&begin), "{ended:?}");
     }
     let ended = command(&server, &["model", "list", "--server", "localhost"]);
-    let said = "sequor: \"localhost\" has no port; write HOST:PORT, for example localhost:8003\n";
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
+    let message = "sequor: \"localhost\" has no port; write HOST:PORT, for example localhost:8003\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), message));
 }
 
 /// A certificate as `openssl req -x509` creates it: its own authority.
@@ -185,11 +185,11 @@ fn a_server_certificate_that_is_a_ca_certificate_is_refused_with_advice() {
     let server =
         Call::serve(models()).arguments(["--tls-cert", &path("own.pem"), "--tls-key", &path("own.key")]).start();
     let ended = command(&server, &["model", "list", "--tls-ca", &path("own.pem")]);
-    let said = "its certificate is refused: it is a CA's own certificate, as `openssl req -x509` makes it";
-    assert!(ended.code == Some(4) && ended.stderr.contains(said), "{ended:?}");
+    let message = "its certificate is refused: it is a CA's own certificate, as `openssl req -x509` makes it";
+    assert!(ended.code == Some(4) && ended.stderr.contains(message), "{ended:?}");
     let http = server.http.port();
-    let said = server.stop().stdout;
-    assert!(said.contains(&format!("   or: curl --cacert CA.pem https://localhost:{http}/v2")), "{said}");
+    let message = server.stop().stdout;
+    assert!(message.contains(&format!("   or: curl --cacert CA.pem https://localhost:{http}/v2")), "{message}");
 }
 
 #[test]
@@ -199,10 +199,10 @@ fn a_wrong_key_is_a_line_of_the_log() {
     fs::write(papers.path("wrong"), "second\n").unwrap();
     let server =
         Call::serve(models()).arguments(["--admin-keys-file".as_ref(), papers.path("keys").as_os_str()]).start();
-    let said = |arguments: &[&str]| command(&server, arguments).stderr;
-    let none = said(&["drain"]);
+    let message = |arguments: &[&str]| command(&server, arguments).stderr;
+    let none = message(&["drain"]);
     assert!(none.starts_with("sequor: this server needs a key: --key-file FILE; over HTTP"), "{none}");
-    let wrong = said(&["drain", "--key-file", &papers.path("wrong").display().to_string()]);
+    let wrong = message(&["drain", "--key-file", &papers.path("wrong").display().to_string()]);
     assert!(wrong.starts_with("sequor: the key is not one of admin.keys_file\n"), "{wrong}");
     let log = server.stop().stderr;
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("sequor::audit: refused by=\"unknown\"")).collect();

@@ -61,9 +61,9 @@ pub(crate) fn typed(commands: &[String], folder: &Path, server: Option<&Server>)
         shell.env("SEQUOR_SERVER", server.admin.unwrap().to_string());
     }
     let ended = shell.output().unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(ended.status.success(), "{script}\n{}\n{}", said(&ended.stdout), said(&ended.stderr));
-    said(&ended.stdout)
+    let message = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(ended.status.success(), "{script}\n{}\n{}", message(&ended.stdout), message(&ended.stderr));
+    message(&ended.stdout)
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn the_tutorial_builds_attaches_and_replaces_a_scheduler() {
     let call = Call::serve("models").arguments(lines.remove(serve).split_whitespace().skip(4));
     copy(&models().join("accumulator_int32"), &call.folder.path().join("models/accumulator_int32"));
     let server = call.start();
-    let said = typed(&lines, scratch.path(), Some(&server));
-    assert!(said.contains("mine.wasm   ok   mine 0.1.0, scheduler 0.1.0"), "{said}");
-    assert!(said.contains("cases/burst.toml   ok"), "{said}");
+    let message = typed(&lines, scratch.path(), Some(&server));
+    assert!(message.contains("mine.wasm   ok   mine 0.1.0, scheduler 0.1.0"), "{message}");
+    assert!(message.contains("cases/burst.toml   ok"), "{message}");
     let built = typed(&["cd mine".to_owned(), "sequor plugin build --output json".to_owned()], scratch.path(), None);
     let built: serde_json::Value = serde_json::from_str(&built).unwrap();
     assert!(built[0]["file"] == "./mine.wasm" && built[0]["bytes"].as_u64().unwrap() > 1000, "{built}");
@@ -85,7 +85,10 @@ fn the_tutorial_builds_attaches_and_replaces_a_scheduler() {
         !has("/.cargo/registry/") && !has(prepared("SEQUOR_CACHE").to_str().unwrap()),
         "it names folders of this machine"
     );
-    assert!(said.contains("mine 0.2.0") && said.contains("mine 0.1.0") && said.contains("is back"), "{said}");
+    assert!(
+        message.contains("mine 0.2.0") && message.contains("mine 0.1.0") && message.contains("is back"),
+        "{message}"
+    );
 }
 
 /// Runs a language's page from a new folder to a plug-in that is removed again. A sequence lives meanwhile: whenever another version
@@ -101,13 +104,13 @@ fn the_whole_loop(language: &str) {
     let server = call.start();
     assert_eq!(step(server.http, 7, 1, true), 1);
     let (scratch, mut folder, mut sum) = (tempfile::tempdir().unwrap(), ".".to_owned(), 1);
-    let mut said = String::new();
+    let mut message = String::new();
     for line in commands(&section(&language.to_lowercase(), language)).into_iter().filter(|line| line != "cd ..") {
         if let Some(into) = line.strip_prefix("cd ") {
             folder = into.to_owned();
             continue;
         }
-        said += &typed(std::slice::from_ref(&line), &scratch.path().join(&folder), Some(&server));
+        message += &typed(std::slice::from_ref(&line), &scratch.path().join(&folder), Some(&server));
         if ["attach", "replace", "rollback", "detach"]
             .iter()
             .any(|verb| line.starts_with(&format!("sequor plugin {verb} ")))
@@ -126,10 +129,10 @@ fn the_whole_loop(language: &str) {
         }
     }
     let checked = format!("{folder}.wasm   ok   {folder} 0.1.0, scheduler 0.1.0");
-    assert!(said.contains(&checked) && said.contains("cases/burst.toml   ok"), "{said}");
-    assert!(said.contains(&format!("{folder} 0.2.0")) && said.contains("is back"), "{said}");
+    assert!(message.contains(&checked) && message.contains("cases/burst.toml   ok"), "{message}");
+    assert!(message.contains(&format!("{folder} 0.2.0")) && message.contains("is back"), "{message}");
     // In C, a log line with a name in it is too long for a template.
-    assert!(language == "C" || said.contains("deciding for accumulator_int32 1"), "it writes to its log: {said}");
+    assert!(language == "C" || message.contains("deciding for accumulator_int32 1"), "it writes to its log: {message}");
 }
 
 #[test]
@@ -216,8 +219,9 @@ fn a_failed_round_can_be_replayed_with_the_same_and_a_fixed_version() {
         logs.environment("SEQUOR_SERVER", server.admin.unwrap().to_string()).end().stdout
     };
     let line = loop {
-        let said = logs();
-        let found = said.lines().find_map(|line| line.split_once(" --replay-round ").map(|(_, rest)| rest.to_owned()));
+        let message = logs();
+        let found =
+            message.lines().find_map(|line| line.split_once(" --replay-round ").map(|(_, rest)| rest.to_owned()));
         match found {
             Some(rest) => break rest,
             None => std::thread::sleep(std::time::Duration::from_millis(20)),

@@ -238,8 +238,8 @@ fn traced(http: SocketAddr, model: &str, shape: &Value, value: i32, headers: &st
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
-    let said: Value = serde_json::from_str(body).unwrap();
-    said["outputs"][0]["data"][0].as_i64().unwrap()
+    let object: Value = serde_json::from_str(body).unwrap();
+    object["outputs"][0]["data"][0].as_i64().unwrap()
 }
 
 #[test]

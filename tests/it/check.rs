@@ -14,8 +14,8 @@ fn check(repository: &Path) -> (Option<i32>, Value) {
     (ended.code, serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}")))
 }
 
-fn found<'a>(said: &'a Value, severity: &str) -> Vec<&'a Value> {
-    said["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == severity).collect()
+fn found<'a>(json: &'a Value, severity: &str) -> Vec<&'a Value> {
+    json["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == severity).collect()
 }
 
 #[test]
@@ -35,11 +35,11 @@ fn good_models_are_run() {
 
 #[test]
 fn check_finds_integer_outputs_equal_bit_for_bit() {
-    let (code, said) = check(&models().join("accumulator_int32"));
+    let (code, message) = check(&models().join("accumulator_int32"));
     assert_eq!(code, Some(0));
-    let good = found(&said, "ok");
+    let good = found(&message, "ok");
     assert_eq!(good.len(), 1, "one model may be checked as well");
-    assert_eq!(good[0]["facts"]["dry_run"]["compared"], "same", "{said}");
+    assert_eq!(good[0]["facts"]["dry_run"]["compared"], "same", "{message}");
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn check_reports_every_fault_of_every_model_with_its_place() {
         cases.extend(fs::read_to_string(case.join("refused.txt")).unwrap().lines().map(str::to_owned));
     }
     assert!(cases.len() >= 6);
-    let (code, said) = check(&repository);
-    assert_eq!(code, Some(3), "{said:#}");
-    let errors = found(&said, "error");
-    assert_eq!((errors.len(), &said["errors"]), (cases.len(), &Value::from(cases.len())), "{said:#}");
+    let (code, json) = check(&repository);
+    assert_eq!(code, Some(3), "{json:#}");
+    let errors = found(&json, "error");
+    assert_eq!((errors.len(), &json["errors"]), (cases.len(), &Value::from(cases.len())), "{json:#}");
     let message: Vec<String> = errors
         .iter()
         .map(|f| format!("repository/{}: {}", f["place"].as_str().unwrap(), f["text"].as_str().unwrap()))
@@ -72,8 +72,8 @@ fn check_reports_every_fault_of_every_model_with_its_place() {
         assert!(error["code"].as_str().unwrap().starts_with("E-"), "{error}");
         assert!(error["file"].is_string(), "{error}");
     }
-    assert_eq!(found(&said, "note")[0]["place"], "notes");
-    assert_eq!(found(&said, "ok")[0]["place"], "accumulator_fp32");
+    assert_eq!(found(&json, "note")[0]["place"], "notes");
+    assert_eq!(found(&json, "ok")[0]["place"], "accumulator_fp32");
 }
 
 #[test]
@@ -85,13 +85,13 @@ fn a_name_in_two_repositories_is_one_error() {
     }
     copy(&models().join("accumulator_int32"), &second.join("accumulator_int32"));
     let ended = Call::sequor().arguments(["check", "--output", "json"]).arguments([&first, &second]).end();
-    let said: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!((ended.code, &said["errors"]), (Some(3), &Value::from(1)), "{said:#}");
-    let errors = found(&said, "error");
+    let body: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((ended.code, &body["errors"]), (Some(3), &Value::from(1)), "{body:#}");
+    let errors = found(&body, "error");
     assert_eq!((&errors[0]["place"], &errors[0]["code"]), (&"accumulator_fp32".into(), &"E-NAME".into()));
     let sentence = "failed to poll model 'accumulator_fp32': not unique across all model repositories [found as ";
-    assert!(errors[0]["text"].as_str().unwrap().starts_with(sentence), "{said:#}");
-    assert_eq!(found(&said, "ok")[0]["place"], "accumulator_int32");
+    assert!(errors[0]["text"].as_str().unwrap().starts_with(sentence), "{body:#}");
+    assert_eq!(found(&body, "ok")[0]["place"], "accumulator_int32");
 }
 
 #[test]
@@ -120,14 +120,14 @@ fn a_text_file_that_is_not_in_the_bytes_layout_is_a_note() {
     let graph = fs::read_to_string(model.join("graph.txt")).unwrap();
     fs::create_dir_all(model.join("1")).unwrap();
     fs::copy(root().join("tests/models").join(graph.trim()), model.join("1/model.onnx")).unwrap();
-    let (code, said) = check(&folder.path().join("repository"));
-    assert_eq!((code, found(&said, "note").len()), (Some(0), 0), "{said:#}");
+    let (code, message) = check(&folder.path().join("repository"));
+    assert_eq!((code, found(&message, "note").len()), (Some(0), 0), "{message:#}");
     fs::write(model.join("initial_state/greeting"), [9, 0, 0, 0, b'h', b'i']).unwrap();
-    let (code, said) = check(&folder.path().join("repository"));
-    let notes = found(&said, "note");
-    assert_eq!((code, notes.len(), &notes[0]["code"]), (Some(0), 1, &Value::from("N-INITIAL")), "{said:#}");
+    let (code, message) = check(&folder.path().join("repository"));
+    let notes = found(&message, "note");
+    assert_eq!((code, notes.len(), &notes[0]["code"]), (Some(0), 1, &Value::from("N-INITIAL")), "{message:#}");
     assert_eq!(notes[0]["file"], "text/initial_state/greeting");
-    assert!(notes[0]["text"].as_str().unwrap().contains("element 0 of 1 at byte 0"), "{said:#}");
+    assert!(notes[0]["text"].as_str().unwrap().contains("element 0 of 1 at byte 0"), "{message:#}");
 }
 
 #[test]
@@ -152,12 +152,12 @@ fn a_model_whose_answers_depend_on_padding_is_a_note() {
     let whole = "[output.OUTPUT]\ncrop = { lengths = \"OUT_LENS\" }\n";
     for (crops, notes) in [(format!("{half}{whole}"), 0), (half.to_owned(), 1)] {
         fs::write(model.join("sequor.toml"), format!("{padded}{crops}")).unwrap();
-        let (code, said) = check(&folder.path().join("repository"));
-        let found = found(&said, "note");
-        assert_eq!((code, found.len()), (Some(0), notes), "{said:#}");
+        let (code, message) = check(&folder.path().join("repository"));
+        let found = found(&message, "note");
+        assert_eq!((code, found.len()), (Some(0), notes), "{message:#}");
         for note in found {
-            assert_eq!(note["code"], "N-PADDING", "{said:#}");
-            assert!(note["text"].as_str().unwrap().contains("output \"OUTPUT\" of a sample differs"), "{said:#}");
+            assert_eq!(note["code"], "N-PADDING", "{message:#}");
+            assert!(note["text"].as_str().unwrap().contains("output \"OUTPUT\" of a sample differs"), "{message:#}");
         }
     }
 }
@@ -190,26 +190,26 @@ fn a_model_whose_answers_depend_on_the_padding_of_its_state_is_a_note() {
     for (side, notes) in [("left", 0), ("right", 1)] {
         let pad = |name: &str| format!("[state.{name}]\npad = {{ side = \"{side}\", mask = \"MASK\" }}\n");
         fs::write(model.join("sequor.toml"), [pad("KEYS"), pad("VALUES")].concat()).unwrap();
-        let (code, said) = check(&folder.path().join("repository"));
-        let found_notes = found(&said, "note");
-        assert_eq!((code, found_notes.len()), (Some(0), notes), "{said:#}");
+        let (code, message) = check(&folder.path().join("repository"));
+        let found_notes = found(&message, "note");
+        assert_eq!((code, found_notes.len()), (Some(0), notes), "{message:#}");
         for note in found_notes {
-            assert_eq!(note["code"], "N-PADDING", "{said:#}");
+            assert_eq!(note["code"], "N-PADDING", "{message:#}");
             let text = note["text"].as_str().unwrap();
             assert!(text.contains("output \"KEYS_OUT\"") && text.contains("a sequence with a longer state"), "{text}");
         }
-        assert_ne!(found(&said, "ok")[0]["facts"]["dry_run"]["state_padding"], "never_met", "{said:#}");
+        assert_ne!(found(&message, "ok")[0]["facts"]["dry_run"]["state_padding"], "never_met", "{message:#}");
     }
 }
 
 #[test]
 fn check_reports_the_cheaper_rows_setting_of_a_direct_model() {
-    let (code, said) = check(&models().join("accumulator_fp32"));
+    let (code, message) = check(&models().join("accumulator_fp32"));
     assert_eq!(code, Some(0));
-    let rows = &found(&said, "ok")[0]["facts"]["dry_run"]["rows"];
-    assert_eq!(rows["set"], "fixed", "{said}");
-    assert!(["fixed", "compact"].contains(&rows["cheaper"].as_str().unwrap()), "{said}");
-    assert!(rows["padding_us"].is_number() && rows["moving_us"].is_number(), "{said}");
+    let rows = &found(&message, "ok")[0]["facts"]["dry_run"]["rows"];
+    assert_eq!(rows["set"], "fixed", "{message}");
+    assert!(["fixed", "compact"].contains(&rows["cheaper"].as_str().unwrap()), "{message}");
+    assert!(rows["padding_us"].is_number() && rows["moving_us"].is_number(), "{message}");
 }
 
 #[test]
@@ -249,8 +249,8 @@ fn check_with_guests(model: &str, toml: &str) -> (Option<i32>, Value) {
 #[test]
 fn a_models_processor_is_not_tried_as_a_scheduler() {
     let toml = "[[plugins.processor]]\nuse = \"redact\"\nconfig = { fields = [\"email\"] }\n";
-    let (code, said) = check_with_guests("gru", toml);
-    assert_eq!((code, found(&said, "ok").len(), found(&said, "note").len()), (Some(0), 1, 0), "{said:#}");
+    let (code, message) = check_with_guests("gru", toml);
+    assert_eq!((code, found(&message, "ok").len(), found(&message, "note").len()), (Some(0), 1, 0), "{message:#}");
 }
 
 #[test]
@@ -258,9 +258,9 @@ fn an_initializer_of_a_model_that_sees_start_is_a_note() {
     let feature = "[[feature]]\nname = \"parent\"\nfrom = \"parameter\"\nkey = \"parent\"\ntype = \"key\"\n";
     let toml = format!("{feature}[plugins.initializer]\nuse = \"fork\"\ncopy_if_same = [\"parent\"]\n");
     for (model, notes) in [("accumulator_fp32", vec!["N-INITIALIZER"]), ("gru", Vec::new())] {
-        let (code, said) = check_with_guests(model, &toml);
-        let codes: Vec<&str> = found(&said, "note").iter().filter_map(|note| note["code"].as_str()).collect();
-        assert_eq!((code, codes), (Some(0), notes), "{said:#}");
+        let (code, message) = check_with_guests(model, &toml);
+        let codes: Vec<&str> = found(&message, "note").iter().filter_map(|note| note["code"].as_str()).collect();
+        assert_eq!((code, codes), (Some(0), notes), "{message:#}");
     }
 }
 

@@ -5,9 +5,9 @@ use insta::assert_snapshot;
 use crate::server::Call;
 
 fn help(arguments: &[&str]) -> String {
-    let said = Call::sequor().arguments(arguments).arguments(["--help"]).end();
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
-    said.stdout
+    let message = Call::sequor().arguments(arguments).arguments(["--help"]).end();
+    assert_eq!((message.code, message.stderr.as_str()), (Some(0), ""));
+    message.stdout
 }
 
 #[test]
@@ -50,15 +50,15 @@ fn completions_and_manual_pages_cover_every_command() {
         .collect();
     assert!(commands.contains(&"serve") && !commands.contains(&"man"), "{commands:?}");
     for shell in ["bash", "zsh", "fish"] {
-        let said = Call::sequor().arguments(["completions", shell]).end();
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{shell}");
+        let message = Call::sequor().arguments(["completions", shell]).end();
+        assert_eq!((message.code, message.stderr.as_str()), (Some(0), ""), "{shell}");
         for command in &commands {
-            assert!(said.stdout.contains(command), "{shell}: {command}");
+            assert!(message.stdout.contains(command), "{shell}: {command}");
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    let said = Call::sequor().arguments(["man".as_ref(), folder.path().as_os_str()]).end();
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let message = Call::sequor().arguments(["man".as_ref(), folder.path().as_os_str()]).end();
+    assert_eq!(message.code, Some(0), "{}", message.stderr);
     for command in &commands {
         let page = folder.path().join(format!("sequor-{command}.1"));
         assert!(std::fs::read_to_string(page).unwrap().contains(".TH"), "{command}");
@@ -67,6 +67,6 @@ fn completions_and_manual_pages_cover_every_command() {
 
 #[test]
 fn the_version_flag_prints_the_package_version() {
-    let said = Call::sequor().arguments(["--version"]).end();
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), concat!("sequor ", env!("CARGO_PKG_VERSION"), "\n")));
+    let message = Call::sequor().arguments(["--version"]).end();
+    assert_eq!((message.code, message.stdout.as_str()), (Some(0), concat!("sequor ", env!("CARGO_PKG_VERSION"), "\n")));
 }

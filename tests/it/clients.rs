@@ -72,10 +72,10 @@ fn curl_gets_answers_over_http_1_and_2_chunked_and_compressed() {
     let refused = curl(&["-i", "--data-binary", "@-", &url], step(8, 1, false).to_string().as_bytes());
     let (head, body) = refused.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 400") && head.contains("sequor-reason: never_started"), "{head}");
-    let said: Value = serde_json::from_str(body).unwrap();
+    let object: Value = serde_json::from_str(body).unwrap();
     let sentence = "inference request for sequence 8 to model 'accumulator_int32' must specify the START flag on the first request of the \
                     sequence";
-    assert!(said["error"].as_str().unwrap().starts_with(sentence) && said["reason"] == "never_started", "{said}");
+    assert!(object["error"].as_str().unwrap().starts_with(sentence) && object["reason"] == "never_started", "{object}");
     let code = ["--output", "/dev/null", "--write-out", "%{http_code}"];
     for (path, status) in [("/v2/models/nope/infer", "404"), ("/v2/health/ready", "405"), ("/v3", "404")] {
         let url = format!("http://{}{path}", server.http);
@@ -101,9 +101,9 @@ fn javascript_streams_over_websocket_in_node() {
         .arg(server.http.to_string())
         .output()
         .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert!(done.status.success(), "{said}");
-    assert!(said.contains("checks; wrong: 0"), "{said}");
+    let message = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{message}");
+    assert!(message.contains("checks; wrong: 0"), "{message}");
     assert_eq!(server.stop().code, Some(0));
 }
 
@@ -165,8 +165,8 @@ fn page(stream: TcpStream) -> Option<String> {
         if reader.read_line(&mut line).unwrap() <= 2 {
             break;
         }
-        if let Some(said) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = said.trim().parse().unwrap();
+        if let Some(message) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = message.trim().parse().unwrap();
         }
     }
     let mut body = vec![0; length];

@@ -19,9 +19,9 @@ fn assert_refused(ended: &Ended, code: i32, sentence: &str) {
 #[test]
 fn a_library_that_was_named_and_is_not_there_is_an_error() {
     let ended = Call::serve(models()).environment("ORT_DYLIB_PATH", "/nothing").end();
-    let said = "no usable ONNX Runtime (1.23 or newer). $ORT_DYLIB_PATH names /nothing (absent). Correct it or leave it empty. \
+    let message = "no usable ONNX Runtime (1.23 or newer). $ORT_DYLIB_PATH names /nothing (absent). Correct it or leave it empty. \
         To get one: sequor runtime install";
-    assert_refused(&ended, 1, said);
+    assert_refused(&ended, 1, message);
 }
 
 #[test]
@@ -30,9 +30,9 @@ fn a_file_that_is_no_library_is_an_error() {
     let file = call.folder.path().join("libonnxruntime.so");
     fs::write(&file, "no library\n".repeat(100)).unwrap();
     let ended = call.environment("ORT_DYLIB_PATH", &file).end();
-    let said = "no usable ONNX Runtime (1.23 or newer). $ORT_DYLIB_PATH names FILE (not a library: invalid ELF header). \
+    let message = "no usable ONNX Runtime (1.23 or newer). $ORT_DYLIB_PATH names FILE (not a library: invalid ELF header). \
         Correct it or leave it empty. To get one: sequor runtime install";
-    assert_refused(&ended, 1, &said.replace("FILE", &file.display().to_string()));
+    assert_refused(&ended, 1, &message.replace("FILE", &file.display().to_string()));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn the_error_lists_every_place_searched_if_there_is_no_library() {
         call.command.env_clear().env("HOME", &here).env("PATH", "/nowhere");
         let ended = call.end();
         let local = ".sequor/lib/libonnxruntime.so";
-        let said = [
+        let message = [
             "no usable ONNX Runtime (1.23 or newer). Tried: $ORT_DYLIB_PATH (not set)".to_owned(),
             format!("{}/libonnxruntime.so (absent)", bin.display()),
             format!("{}/lib/libonnxruntime.so (absent)", bin.parent().unwrap().display()),
@@ -61,7 +61,7 @@ fn the_error_lists_every_place_searched_if_there_is_no_library() {
             "python3 onnxruntime (absent)".to_owned(),
             "libonnxruntime.so on the system's library path (absent). To get one: sequor runtime install".to_owned(),
         ];
-        assert_refused(&ended, 1, &said.join("; "));
+        assert_refused(&ended, 1, &message.join("; "));
     }
 }
 
@@ -85,21 +85,21 @@ fn the_error_for_a_taken_port_names_the_process_that_uses_it() {
     ]);
     let call = call.arguments(["--grpc-port", &address.port().to_string(), "--model-repository", "/nowhere"]);
     let ended = call.end();
-    let said =
+    let message =
         format!("grpc {address} is taken (pid {}, {}). --grpc-port N, or stop it.", std::process::id(), me.trim_end());
-    assert_refused(&ended, 1, &said);
+    assert_refused(&ended, 1, &message);
 }
 
 #[test]
 fn a_repository_that_cannot_be_read_is_an_error() {
-    let said = "the model repository cannot be read: /nothing: No such file or directory (os error 2)";
-    assert_refused(&Call::serve("/nothing").end(), 3, said);
+    let message = "the model repository cannot be read: /nothing: No such file or directory (os error 2)";
+    assert_refused(&Call::serve("/nothing").end(), 3, message);
     let file = root().join("Cargo.toml");
-    let said = format!("the model repository cannot be read: {}: Not a directory (os error 20)", file.display());
-    assert_refused(&Call::serve(&file).end(), 3, &said);
-    let said =
+    let message = format!("the model repository cannot be read: {}: Not a directory (os error 20)", file.display());
+    assert_refused(&Call::serve(&file).end(), 3, &message);
+    let message =
         "no model repository: name one with --model-repository DIR, or [model] repository in the configuration file";
-    assert_refused(&Call::sequor().arguments(["serve"]).end(), 3, said);
+    assert_refused(&Call::sequor().arguments(["serve"]).end(), 3, message);
 }
 
 #[test]
@@ -198,17 +198,17 @@ fn broken_models_are_reported_and_do_not_stop_other_models() {
 
 #[test]
 fn the_folder_of_one_model_is_not_a_repository() {
-    let said = "MODELS/vad is the folder of one model; name the repository above it: --model-repository MODELS";
+    let message = "MODELS/vad is the folder of one model; name the repository above it: --model-repository MODELS";
     let above = models().canonicalize().unwrap();
-    assert_refused(&Call::serve(above.join("vad")).end(), 3, &said.replace("MODELS", &above.display().to_string()));
+    assert_refused(&Call::serve(above.join("vad")).end(), 3, &message.replace("MODELS", &above.display().to_string()));
 }
 
 #[test]
 fn a_repository_without_models_is_reported_at_the_start() {
     let empty = tempfile::tempdir().unwrap();
     let ended = Call::serve(empty.path()).start().stop();
-    let said = format!("{} holds no model: a model is a folder with 1/model.onnx in it.", empty.path().display());
-    assert!(ended.stdout.contains("with 0 of 0 models. ") && ended.stdout.contains(&said), "{}", ended.stdout);
+    let message = format!("{} holds no model: a model is a folder with 1/model.onnx in it.", empty.path().display());
+    assert!(ended.stdout.contains("with 0 of 0 models. ") && ended.stdout.contains(&message), "{}", ended.stdout);
     assert!(
         ended.stderr.contains("WARN") && ended.stderr.contains("the repository holds no model"),
         "{}",
@@ -224,8 +224,8 @@ fn readiness_need_not_be_strict() {
     let server = call.arguments(["--strict-readiness=false"]).start();
     assert_eq!(server.get("/v2/health/ready").0, 200);
     assert_eq!(server.get("/v2/models/accumulator_fp32/ready").0, 200);
-    let said = server.stop().stdout;
-    assert!(said.contains(" models (--strict-readiness=false): "), "{said}");
+    let message = server.stop().stdout;
+    assert!(message.contains(" models (--strict-readiness=false): "), "{message}");
 }
 
 #[test]

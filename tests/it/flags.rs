@@ -78,10 +78,10 @@ fn unsupported_triton_flags_are_refused_with_advice() {
     let flags =
         ["--grpc-use-ssl=true", "--grpc-header-forward-pattern=x-.*", "--cache-config=redis,host=r", "--node=x"];
     let ended = Call::serve(models()).arguments(flags).end();
-    let said = "sequor: --cache-config: \"redis,host=r\" is not served: the one cache is `local`, in the server's memory; write local,size=BYTES\n\
+    let message = "sequor: --cache-config: \"redis,host=r\" is not served: the one cache is `local`, in the server's memory; write local,size=BYTES\n\
         sequor: --grpc-header-forward-pattern: not served: headers are not forwarded to models; send request parameters\n\
         sequor: --grpc-use-ssl: not served: TLS is set for gRPC and HTTP together: --tls-cert, --tls-key, --tls-client-ca\n";
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), said));
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), message));
 }
 
 #[test]

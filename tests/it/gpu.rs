@@ -58,25 +58,25 @@ fn kind_gpu_is_refused_with_all_that_is_missing() {
         Ok(_) => provider,
         Err(driver) => format!("{driver}; {provider}"),
     };
-    let said = line(&stdout, "accumulator_int32");
+    let message = line(&stdout, "accumulator_int32");
     let end =
         format!("KIND_GPU cannot be served: {missing}; use KIND_CPU or KIND_AUTO, or start the server with --cpu-only");
-    assert!(said.contains("REFUSED") && said.ends_with(&end), "{said}\n{end}");
-    assert!(said.contains("config.pbtxt:") && stdout.contains("serving 0 of 1 models"), "{stdout}");
+    assert!(message.contains("REFUSED") && message.ends_with(&end), "{message}\n{end}");
+    assert!(message.contains("config.pbtxt:") && stdout.contains("serving 0 of 1 models"), "{stdout}");
 }
 
 /// With a driver, the error is ONNX Runtime's, which cannot load the invalid provider.
 #[test]
 fn kind_gpu_is_refused_with_a_provider_that_cannot_be_used() {
     let (stdout, _) = serve("kind: KIND_GPU", true);
-    let said = line(&stdout, "accumulator_int32");
+    let message = line(&stdout, "accumulator_int32");
     let missing = match CudaDriver.usable() {
         Ok(_) => "ONNX Runtime's provider for NVIDIA GPUs does not load: ".to_owned(),
         Err(driver) => format!(
             "KIND_GPU cannot be served: {driver}; use KIND_CPU or KIND_AUTO, or start the server with --cpu-only"
         ),
     };
-    assert!(said.contains("REFUSED") && said.contains(&missing), "{said}");
+    assert!(message.contains("REFUSED") && message.contains(&missing), "{message}");
     assert!(stdout.contains(" and GPUs for models that ask\n"), "{stdout}");
 }
 
@@ -87,11 +87,11 @@ fn kind_auto_serves_on_the_cpu_and_reports_why() {
         Ok(_) => "ONNX Runtime's provider for NVIDIA GPUs does not load: ".to_owned(),
         Err(driver) => driver.to_string(),
     };
-    let said = line(&stdout, "accumulator_int32");
-    assert!(said.contains("ready") && said.contains(&format!(" on CPU: {why}")), "{said}");
+    let message = line(&stdout, "accumulator_int32");
+    assert!(message.contains("ready") && message.contains(&format!(" on CPU: {why}")), "{message}");
     let (stdout, _) = serve("kind: KIND_AUTO", false);
-    let said = line(&stdout, "accumulator_int32");
-    assert!(said.contains("ready") && !said.contains(" on CPU"), "no model asks for a GPU: {said}");
+    let message = line(&stdout, "accumulator_int32");
+    assert!(message.contains("ready") && !message.contains(" on CPU"), "no model asks for a GPU: {message}");
     assert!(stdout.lines().next().unwrap().ends_with(", CPU only"), "{stdout}");
 }
 

@@ -99,8 +99,8 @@ impl Held {
     /// The sizes of the batches that ran, with their counts.
     async fn batches(&self) -> Vec<(u64, u64)> {
         let request = ModelStatisticsRequest { name: "sum".to_owned(), version: String::new() };
-        let said = self.client.clone().model_statistics(request).await.unwrap().into_inner();
-        let batches = said.model_stats[0].batch_stats.iter();
+        let message = self.client.clone().model_statistics(request).await.unwrap().into_inner();
+        let batches = message.model_stats[0].batch_stats.iter();
         batches.map(|batch| (batch.batch_size, batch.compute_infer.unwrap().count)).collect()
     }
 

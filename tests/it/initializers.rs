@@ -102,9 +102,9 @@ fn a_start_copies_its_parents_state_only_within_the_same_tenant() {
     assert_eq!(next(&server, 7, 3), 53);
     assert_eq!(start(&server, 20, 5), 58);
     assert_eq!([next(&server, 7, 5), next(&server, 20, 1)], [58, 59]);
-    let (status, said) = step(&server, "sum", 21, true, "b", 5).unwrap_err();
+    let (status, json) = step(&server, "sum", 21, true, "b", 5).unwrap_err();
     assert_eq!(status, 404);
-    assert!(said["error"].as_str().unwrap().contains("no live sequence that may be copied has this id"), "{said}");
+    assert!(json["error"].as_str().unwrap().contains("no live sequence that may be copied has this id"), "{json}");
     assert!(step(&server, "sum", 21, false, "b", 5).is_err());
 }
 
@@ -118,8 +118,8 @@ fn a_hostile_initializer_fails_only_its_own_start() {
     let hostile = HostileStart::ALL.map(|start| start as i32);
     for (round, value) in [&hostile[..], &[3, 5]].concat().into_iter().cycle().take(21).enumerate() {
         let id = 100 + u64::try_from(round).unwrap();
-        let (status, said) = step(&server, "sum", id, true, "a", value).unwrap_err();
-        assert_eq!(status, if hostile.contains(&value) { 500 } else { 404 }, "{value}: {said}");
+        let (status, message) = step(&server, "sum", id, true, "a", value).unwrap_err();
+        assert_eq!(status, if hostile.contains(&value) { 500 } else { 404 }, "{value}: {message}");
         assert!(step(&server, "sum", id, false, "a", 1).is_err(), "{value}");
         let sum = 51 + i64::try_from(round).unwrap();
         assert_eq!(next(&server, 1, 1), sum, "{value}");
@@ -148,8 +148,8 @@ async fn hostile_starts_under_load_change_no_answer_elsewhere() {
                         let body = body(1000 * (n as u64 + 1) + 10 * sender + round, true, "a", hostile as i32);
                         let body = body.to_string();
                         let path = "/v2/models/sum/infer";
-                        let (status, said) = ask(http, "POST", path, "application/json", body.as_bytes());
-                        assert_eq!(status, 500, "{hostile:?}: {said}");
+                        let (status, message) = ask(http, "POST", path, "application/json", body.as_bytes());
+                        assert_eq!(status, 500, "{hostile:?}: {message}");
                     }
                 })
             };
@@ -226,8 +226,8 @@ fn three_failures_park_an_initializer_until_a_new_version_replaces_it() {
     for id in 2..5 {
         assert_eq!(step(&server, "sum", id, true, "a", 1).unwrap_err().0, 500);
     }
-    let (status, said) = step(&server, "sum", 5, true, "a", 50).unwrap_err();
-    assert!(status == 503 && said["error"].as_str().unwrap().contains("guest is parked on sum"), "{status} {said}");
+    let (status, body) = step(&server, "sum", 5, true, "a", 50).unwrap_err();
+    assert!(status == 503 && body["error"].as_str().unwrap().contains("guest is parked on sum"), "{status} {body}");
     assert_ne!(server.get("/v2/models/sum/ready").0, 200);
     let at = attached(&server, "guest");
     assert_eq!((&at["state"], &at["strikes"]), (&json!("parked"), &json!(3)));

@@ -28,14 +28,14 @@ fn the_initializer_page_builds_and_tests_an_initializer() {
     // A unique name, because other tests build into the same folder.
     let lines = block("Ten minutes", "sh").replace("mine", "begins");
     let lines: Vec<String> = lines.lines().map(str::to_owned).collect();
-    let said = typed(&lines, scratch.path(), None);
+    let message = typed(&lines, scratch.path(), None);
     let folder = scratch.path().join("begins");
     assert_eq!(source(&folder, "src/lib.rs").split("\n#[cfg(test)]").next().unwrap(), block("In Rust", "rust"));
-    assert!(said.contains("begins.wasm   ok   begins 0.1.0, state-initializer 0.1.0, "), "{said}");
-    assert!(said.ends_with(&block("Ten minutes", "text")), "{said}");
+    assert!(message.contains("begins.wasm   ok   begins 0.1.0, state-initializer 0.1.0, "), "{message}");
+    assert!(message.ends_with(&block("Ten minutes", "text")), "{message}");
     let more = ["cd begins", "sequor plugin bench --for 10ms", "sequor plugin inspect"].map(str::to_owned);
-    let said = typed(&more, scratch.path(), None);
-    assert!(said.contains("initialize") && said.contains("model     states total FP32[1]"), "{said}");
+    let message = typed(&more, scratch.path(), None);
+    assert!(message.contains("initialize") && message.contains("model     states total FP32[1]"), "{message}");
     // A difference is reported by name and fails the command.
     let case = folder.join("cases/tenants.toml");
     let text = std::fs::read_to_string(&case).unwrap();
@@ -53,8 +53,8 @@ fn the_initializer_page_builds_and_tests_an_initializer_in_python() {
     let folder = scratch.path().join("mine");
     assert_eq!(source(&folder, "plugin.py"), block("In Python", "python"));
     let lines = ["cd mine", "sequor plugin build", "sequor plugin check", "sequor plugin test"].map(str::to_owned);
-    let said = typed(&lines, scratch.path(), None);
-    assert!(said.ends_with(&block("Ten minutes", "text")), "{said}");
+    let message = typed(&lines, scratch.path(), None);
+    assert!(message.ends_with(&block("Ten minutes", "text")), "{message}");
     let mut unittest = Command::new(prepared("SEQUOR_PYTHON"));
     unittest.args(["-m", "unittest", "--quiet"]).current_dir(&folder).env("PYTHONPATH", folder.join("sdk"));
     assert!(unittest.status().unwrap().success());

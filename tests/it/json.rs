@@ -32,8 +32,8 @@ fn shape(value: &Value) -> Value {
     }
 }
 
-/// Runs a command and returns its JSON. Appends the command, its exit code and the shape of the output to `said`.
-fn json_of(said: &mut String, server: Option<&str>, arguments: &[&str], code: i32) -> Value {
+/// Runs a command and returns its JSON. Appends the command, its exit code and the shape of the output to `transcript`.
+fn json_of(transcript: &mut String, server: Option<&str>, arguments: &[&str], code: i32) -> Value {
     let mut call = Call::sequor().environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE"));
     if let Some(server) = server {
         call = call.environment("SEQUOR_SERVER", server);
@@ -43,7 +43,7 @@ fn json_of(said: &mut String, server: Option<&str>, arguments: &[&str], code: i3
     let value: Value =
         serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {}", ended.stdout));
     let words: Vec<&str> = arguments.iter().map(|word| word.rsplit('/').next().unwrap()).collect();
-    *said += &format!("$ sequor {}   # exit {code}\n{:#}\n\n", words.join(" "), shape(&value));
+    *transcript += &format!("$ sequor {}   # exit {code}\n{:#}\n\n", words.join(" "), shape(&value));
     value
 }
 
@@ -54,8 +54,8 @@ fn author_commands_print_json() {
     let (edf, readme) = (file("edf"), root().join("README.md").display().to_string());
     let folder = scratch.path().join("mine");
     let (folder, case) = (folder.display().to_string(), folder.join("cases/burst.toml").display().to_string());
-    let mut said = String::new();
-    let mut all = |arguments: &[&str], code| json_of(&mut said, None, arguments, code);
+    let mut transcript = String::new();
+    let mut all = |arguments: &[&str], code| json_of(&mut transcript, None, arguments, code);
     let made = all(&["plugin", "new", "mine", "--dir", &folder], 0);
     assert_eq!((&made["name"], &made["language"], &made["folder"]), (&json!("mine"), &json!("rust"), &json!(folder)));
     let checked = all(&["plugin", "check", &edf, &readme], 3);
@@ -78,7 +78,7 @@ fn author_commands_print_json() {
     assert_eq!(seen[0]["sha256"].as_str().unwrap().len(), 64);
     let found = all(&["plugin", "doctor"], 0);
     assert_eq!(found.as_array().unwrap().len(), 4, "{found}");
-    assert_snapshot!(said);
+    assert_snapshot!(transcript);
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn operator_commands_print_json() {
     fs::write(folder.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n").unwrap();
     let server = call.start();
     let single = prepared("SEQUOR_GUESTS").join("single.wasm").display().to_string();
-    let (admin, mut said) = (server.admin.unwrap().to_string(), String::new());
-    let mut all = |arguments: &[&str]| json_of(&mut said, Some(&admin), arguments, 0);
+    let (admin, mut transcript) = (server.admin.unwrap().to_string(), String::new());
+    let mut all = |arguments: &[&str]| json_of(&mut transcript, Some(&admin), arguments, 0);
     all(&["model", "load", model]);
     let listed = all(&["model", "list"]);
     assert_eq!(listed[0]["model"], model);
@@ -115,5 +115,5 @@ fn operator_commands_print_json() {
     all(&["plugin", "unload", "mine"]);
     all(&["model", "unload", model]);
     assert_eq!(all(&["drain"]), json!({ "draining": true, "out": false }));
-    assert_snapshot!(said);
+    assert_snapshot!(transcript);
 }

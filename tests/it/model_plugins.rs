@@ -78,10 +78,10 @@ fn a_model_is_refused_with_the_missing_grant_if_its_plugin_calls_models() {
     let call = Call::serve("repository").arguments(["--plugins-dir=plugins", "--exit-on-error=true"]);
     write(call.folder.path());
     let ended = call.end();
-    let said = "Calls to models can be granted (plugins.grants = [\"caller=model:MODEL\"])";
+    let message = "Calls to models can be granted (plugins.grants = [\"caller=model:MODEL\"])";
     // The log escapes the quotes of the text.
     let logged = format!("{}{}", ended.stdout, ended.stderr).replace("\\\"", "\"");
-    assert!(logged.contains(said), "{ended:?}");
+    assert!(logged.contains(message), "{ended:?}");
 }
 
 #[test]
@@ -95,6 +95,6 @@ fn check_runs_a_model_without_a_graph() {
         .arguments(["check", "--output", "json", "--config"])
         .arguments([settings.as_path(), &folder.path().join("repository/echo")])
         .end();
-    let said: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
-    assert_eq!(ended.code, Some(0), "{said:#}");
+    let body: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+    assert_eq!(ended.code, Some(0), "{body:#}");
 }

@@ -37,8 +37,8 @@ fn granted(server: &Server, method: &str, path: &str, kind: &str, body: &[u8]) -
 pub(crate) fn refused(server: &Server, path: &str, component: &[u8]) -> String {
     let (status, text) = ask(server.admin.unwrap(), "POST", path, "application/wasm", component);
     assert!((400..500).contains(&status), "{path}: {status} {text}");
-    let said: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-    said["error"].as_str().unwrap_or_else(|| panic!("{text}")).to_owned()
+    let json: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    json["error"].as_str().unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
 pub(crate) fn load(server: &Server, name: &str, component: &[u8]) -> Value {

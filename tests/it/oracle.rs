@@ -81,8 +81,8 @@ fn difference(line: &Line) -> Option<String> {
 fn configurations_are_read_as_protobuf_reads_them() {
     let count = std::env::var("SEQUOR_ORACLE").ok().and_then(|n| n.parse().ok()).unwrap_or(5000u32);
     let arguments = ["--seed", "1", "--count", &count.to_string()].map(str::to_owned);
-    let said = python::run(&root().join("tests/python/oracle.py"), &arguments);
-    let lines: Vec<Line> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let found = python::run(&root().join("tests/python/oracle.py"), &arguments);
+    let lines: Vec<Line> = found.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), count as usize);
     let (mut faults, mut known) = (Vec::new(), BTreeMap::new());
     for line in &lines {
@@ -108,8 +108,8 @@ fn configurations_are_read_as_protobuf_reads_them() {
 #[test]
 fn a_configuration_as_json_is_the_same_message() {
     let script = root().join("tests/python/oracle.py");
-    let said = python::run(&script, &["--seed", "2", "--count", "300"].map(str::to_owned));
-    for line in said.lines().map(|line| serde_json::from_str::<Line>(line).unwrap()) {
+    let text = python::run(&script, &["--seed", "2", "--count", "300"].map(str::to_owned));
+    for line in text.lines().map(|line| serde_json::from_str::<Line>(line).unwrap()) {
         let Some(message) = &line.message else { continue };
         let config = ModelConfig::decode(bytes(message).as_slice()).unwrap();
         let json: Value = sequor::config::model::json::to_json(&config);

@@ -60,8 +60,8 @@ fn the_program_called_ovms_serves_the_models_of_config_json() {
     assert_eq!(predict(server.http, 9, 1), (503, full));
     // Without live sequences the server stops at once.
     assert_eq!([sum(7, 2), sum(8, 2)], [(200, json!(6)), (200, json!(4))]);
-    let said = server.stop().stdout;
-    assert!(said.contains("try: curl localhost:") && !said.contains("demo"), "{said}");
+    let message = server.stop().stdout;
+    assert!(message.contains("try: curl localhost:") && !message.contains("demo"), "{message}");
 }
 
 #[test]

@@ -18,9 +18,9 @@ fn systemd_accepts_the_unit() {
     fs::write(&file, unit.replace("/opt/sequor/bin/sequor", env!("CARGO_BIN_EXE_sequor"))).unwrap();
     match Command::new("systemd-analyze").arg("verify").arg(&file).output() {
         Err(_) => println!("there is no systemd-analyze here"),
-        Ok(said) => {
-            let text = String::from_utf8_lossy(&said.stderr);
-            assert!(said.status.success() && !text.contains("sequor.service"), "{text}");
+        Ok(message) => {
+            let text = String::from_utf8_lossy(&message.stderr);
+            assert!(message.status.success() && !text.contains("sequor.service"), "{text}");
         }
     }
 }
@@ -29,10 +29,10 @@ fn systemd_accepts_the_unit() {
 fn the_settings_file_of_the_packaged_service_is_accepted() {
     let ports = ["http", "grpc", "metrics", "admin"].map(|listener| format!("--{listener}-port=0"));
     let call = Call::sequor().arguments(["serve", "--config"]).arguments([root().join("deploy/sequor.toml")]);
-    let said = call.arguments(ports).environment("SEQUOR_HTTP_ADDRESS", "127.0.0.1").end();
+    let message = call.arguments(ports).environment("SEQUOR_HTTP_ADDRESS", "127.0.0.1").end();
     // Only the service's models are missing.
-    assert!(said.stderr.contains("/srv/models"), "{}", said.stderr);
-    assert_eq!(said.code, Some(3), "{}", said.stderr);
+    assert!(message.stderr.contains("/srv/models"), "{}", message.stderr);
+    assert_eq!(message.code, Some(3), "{}", message.stderr);
 }
 
 #[test]

@@ -169,9 +169,9 @@ impl Reader {
             command.env("SEQUOR_SERVER", server.admin.unwrap().to_string());
         }
         let ended = command.output().unwrap();
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(ended.status.success(), "{text}\n{}\n{}", said(&ended.stdout), said(&ended.stderr));
-        said(&ended.stdout)
+        let message = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(ended.status.success(), "{text}\n{}\n{}", message(&ended.stdout), message(&ended.stderr));
+        message(&ended.stdout)
     }
 }
 

@@ -36,15 +36,15 @@ fn analyze(server: &Server, model: &str, options: &[&str]) -> (u64, f64) {
     command.env("LD_LIBRARY_PATH", folder.join("lib")).args(["-m", model, "-u", &address.to_string()]);
     command.args(SHORT).args(options);
     let done = command.output().unwrap_or_else(|e| panic!("{}: {e}", program.display()));
-    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert!(done.status.success() && !said.contains("had error"), "{model} {options:?}: {}\n{said}", done.status);
+    let message = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success() && !message.contains("had error"), "{model} {options:?}: {}\n{message}", done.status);
     let number = |name: &str| -> f64 {
-        let line = said.lines().find_map(|line| line.trim().strip_prefix(name));
+        let line = message.lines().find_map(|line| line.trim().strip_prefix(name));
         let word = line.and_then(|line| line.split_whitespace().next());
-        word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{model} {options:?}: no {name}\n{said}"))
+        word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{model} {options:?}: no {name}\n{message}"))
     };
     let (count, throughput) = (number("Request count:"), number("Throughput:"));
-    assert!(count > 0.0 && throughput > 0.0, "{model} {options:?}\n{said}");
+    assert!(count > 0.0 && throughput > 0.0, "{model} {options:?}\n{message}");
     (count as u64, throughput)
 }
 

@@ -98,10 +98,10 @@ fn an_invalid_plugin_is_refused_and_a_failing_plugin_is_shown() {
     let server = server();
     let not = crate::server::root().join("README.md").display().to_string();
     let ended = command(&server, &["plugin", "load", "mine", "--from", &not]);
-    let said = format!(
+    let message = format!(
         "sequor: {not} is no WebAssembly; sequor plugin build makes a component\nhelp: docs/troubleshoot.md#invalid\n"
     );
-    assert_eq!((ended.code, ended.stderr), (Some(5), said));
+    assert_eq!((ended.code, ended.stderr), (Some(5), message));
     output_of(&server, &["plugin", "load", "bad", "--from", &guest("hostile-trap")]);
     let attached = command(&server, &["plugin", "attach", "bad", "--model", "accumulator_int32", "--set", "after=2"]);
     assert_eq!(attached.code, Some(0), "{}", attached.stderr);
@@ -130,8 +130,8 @@ fn errors_of_plugin_commands_suggest_the_next_command() {
     assert!(refused(&["plugin", "load", "z"]).starts_with(without));
     output_of(&server, &["plugin", "load", "mine", "--from", &single]);
     for verb in ["show", "logs", "park", "unpark", "rollback", "unload"] {
-        let said = refused(&["plugin", verb, "z"]);
-        assert_eq!(said, "there is no plug-in \"z\" on this server; there is mine", "{verb}");
+        let message = refused(&["plugin", verb, "z"]);
+        assert_eq!(message, "there is no plug-in \"z\" on this server; there is mine", "{verb}");
     }
     let again = refused(&["plugin", "load", "mine", "--from", &guest("edf")]);
     assert!(again.ends_with(&format!("; sequor plugin replace mine --from {}", guest("edf"))), "{again}");
@@ -148,8 +148,8 @@ fn the_plugins_dir_may_be_a_relative_path() {
     output_of(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
     assert!(folder.join("mine.wasm").is_file());
     let ended = command(&server, &["plugin", "load", "other"]);
-    let said = "sequor: there is no other.wasm in plugins.dir: put it there, or hand it over (`--from FILE`; ";
-    assert!(ended.code == Some(5) && ended.stderr.starts_with(said), "{}", ended.stderr);
+    let message = "sequor: there is no other.wasm in plugins.dir: put it there, or hand it over (`--from FILE`; ";
+    assert!(ended.code == Some(5) && ended.stderr.starts_with(message), "{}", ended.stderr);
 }
 
 #[test]
@@ -189,8 +189,8 @@ fn an_uploaded_and_saved_plugin_is_active_after_a_restart() {
     let server = start(&["--admin-upload=true"]);
     output_of(&server, &["plugin", "load", "mine", "--from", &guest("single")]);
     let ended = command(&server, &save);
-    let said = "sequor: not saved: the next start would not find mine, which came over the wire. Set [plugins] dir to a folder that the server may write\nhelp: docs/troubleshoot.md#denied\n";
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(5), said));
+    let message = "sequor: not saved: the next start would not find mine, which came over the wire. Set [plugins] dir to a folder that the server may write\nhelp: docs/troubleshoot.md#denied\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(5), message));
     assert!(shown(&server, "mine")["attached"].as_array().unwrap().is_empty(), "a refusal changes nothing");
     let log = server.stop().stderr;
     let tried = log.lines().find(|line| line.contains("plug-in not changed")).unwrap_or_else(|| panic!("{log}"));
@@ -252,10 +252,10 @@ fn a_replacement_of_a_saved_plugin_is_active_after_a_restart() {
     let server = again(server);
     is(&server, "edf");
     // Replaces the plug-in with another file, and back.
-    let said = output_of(&server, &["plugin", "replace", "mine", "--from", &guest("lru-evict")]);
+    let message = output_of(&server, &["plugin", "replace", "mine", "--from", &guest("lru-evict")]);
     assert!(
-        said.ends_with("has taken over, also after the next start: the sequor.toml of accumulator_int32 names it\n"),
-        "{said}"
+        message.ends_with("has taken over, also after the next start: the sequor.toml of accumulator_int32 names it\n"),
+        "{message}"
     );
     let server = again(server);
     is(&server, "lru-evict");
@@ -264,10 +264,10 @@ fn a_replacement_of_a_saved_plugin_is_active_after_a_restart() {
     is(&server, "lru-evict");
     let server = again(server);
     is(&server, "lru-evict");
-    let said = output_of(&server, &["plugin", "detach", "mine", "--model", "accumulator_int32"]);
+    let message = output_of(&server, &["plugin", "detach", "mine", "--model", "accumulator_int32"]);
     assert!(
-        said.ends_with("is detached from accumulator_int32 until the next start: its sequor.toml names it\n"),
-        "{said}"
+        message.ends_with("is detached from accumulator_int32 until the next start: its sequor.toml names it\n"),
+        "{message}"
     );
     is(&again(server), "lru-evict");
 }

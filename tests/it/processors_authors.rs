@@ -35,15 +35,15 @@ fn the_processor_page_builds_and_tests_a_processor() {
     let scratch = tempfile::tempdir().unwrap();
     // A unique name, because other tests build into the same folder.
     let lines: Vec<String> = commands("Ten minutes").iter().map(|line| line.replace("mine", "windows")).collect();
-    let said = typed(&lines, scratch.path(), None);
+    let message = typed(&lines, scratch.path(), None);
     let folder = scratch.path().join("windows");
     assert_eq!(source(&folder, "src/lib.rs").split("\n#[cfg(test)]").next().unwrap(), block("In Rust", "rust"));
     let checked = "windows.wasm   ok   windows 0.1.0, processor 0.1.0, ";
-    assert!(said.contains(checked) && said.contains("takes SAMPLES INT16[-1], gives y FP32[-1,1]"), "{said}");
-    assert!(said.ends_with(&block("Ten minutes", "text")), "{said}");
+    assert!(message.contains(checked) && message.contains("takes SAMPLES INT16[-1], gives y FP32[-1,1]"), "{message}");
+    assert!(message.ends_with(&block("Ten minutes", "text")), "{message}");
     let more = ["cd windows", "sequor plugin bench --for 10ms", "sequor plugin inspect"].map(str::to_owned);
-    let said = typed(&more, scratch.path(), None);
-    assert!(said.contains("PRE us") && said.contains("clients   takes SAMPLES INT16[-1]"), "{said}");
+    let message = typed(&more, scratch.path(), None);
+    assert!(message.contains("PRE us") && message.contains("clients   takes SAMPLES INT16[-1]"), "{message}");
     // A difference is reported by name and fails the command.
     let case = folder.join("cases/ramp.toml");
     let text = std::fs::read_to_string(&case).unwrap();
@@ -62,9 +62,9 @@ fn the_processor_page_builds_and_tests_a_processor_in_python() {
     let folder = scratch.path().join("mine");
     assert_eq!(source(&folder, "plugin.py"), block("In Python", "python"));
     let lines = ["cd mine", "sequor plugin build", "sequor plugin check", "sequor plugin test"].map(str::to_owned);
-    let said = typed(&lines, scratch.path(), None);
-    assert!(said.contains("takes SAMPLES INT16[-1], gives y FP32[-1,1]"), "{said}");
-    assert!(said.ends_with(&block("Ten minutes", "text")), "{said}");
+    let message = typed(&lines, scratch.path(), None);
+    assert!(message.contains("takes SAMPLES INT16[-1], gives y FP32[-1,1]"), "{message}");
+    assert!(message.ends_with(&block("Ten minutes", "text")), "{message}");
     let mut unittest = Command::new(prepared("SEQUOR_PYTHON"));
     unittest.args(["-m", "unittest", "--quiet"]).current_dir(&folder).env("PYTHONPATH", folder.join("sdk"));
     assert!(unittest.status().unwrap().success());
@@ -81,14 +81,14 @@ fn case(guest: &str, case: &str) -> String {
 
 #[test]
 fn token_ids_become_text() {
-    let said = case("token-text", "guests-python/token-text/cases/hello.toml");
-    assert!(said.contains("hello.toml   ok"), "{said}");
+    let message = case("token-text", "guests-python/token-text/cases/hello.toml");
+    assert!(message.contains("hello.toml   ok"), "{message}");
 }
 
 #[test]
 fn audio_in_packets_of_any_size_gives_the_same_windows() {
-    let said = case("pcm-window", "guests/pcm-window/cases/speech.toml");
-    assert!(said.contains("speech.toml   ok") && said.matches("  188  ").count() == 5, "{said}");
+    let message = case("pcm-window", "guests/pcm-window/cases/speech.toml");
+    assert!(message.contains("speech.toml   ok") && message.matches("  188  ").count() == 5, "{message}");
 }
 
 #[test]

@@ -55,8 +55,8 @@ async fn a_rejected_start_may_be_retried_and_a_rejected_step_ends_its_sequence()
     let mut infer = async |id, start| {
         let request = step(MODEL, id, String::new(), 1, start, false);
         let status = client.model_infer(request).await.unwrap_err();
-        let said = |key: &str| status.metadata().get(key).map(|value| value.to_str().unwrap().to_owned());
-        (status.code(), said("sequor-reason").unwrap(), said("grpc-retry-pushback-ms"))
+        let message = |key: &str| status.metadata().get(key).map(|value| value.to_str().unwrap().to_owned());
+        (status.code(), message("sequor-reason").unwrap(), message("grpc-retry-pushback-ms"))
     };
     let rejected = || "plugin_rejected".to_owned();
     // Over gRPC: a START, a later step, and one after that.

@@ -249,8 +249,8 @@ async fn until_gone(
         match client.model_infer(request).await {
             Ok(answer) => {
                 let answer = answer.into_inner();
-                let said = answer.parameters.get("sequor_durable_step").and_then(|p| p.parameter_choice.clone());
-                if let Some(ParameterChoice::Int64Param(step)) = said {
+                let message = answer.parameters.get("sequor_durable_step").and_then(|p| p.parameter_choice.clone());
+                if let Some(ParameterChoice::Int64Param(step)) = message {
                     durable = Some(step as u64);
                 }
                 let sum = sum(&answer).unwrap();

@@ -47,14 +47,14 @@ fn faults_of_the_flags_are_tritons_and_print_no_secret() {
             assert!(!ended.stderr.contains("s3cret"), "{}", ended.stderr);
             ended.stderr
         };
-        let said = fault(&["model-repository,health:k1=s3cret", "metadata,health:k2=s3cret"]);
+        let message = fault(&["model-repository,health:k1=s3cret", "metadata,health:k2=s3cret"]);
         let twice = format!("restricted {word} 'health' can not be specified in multiple config groups");
-        assert_eq!(said, format!("sequor: {flag}: {twice}\n"));
-        let said = fault(&["model-reposit,health:k1=s3cret"]);
+        assert_eq!(message, format!("sequor: {flag}: {twice}\n"));
+        let message = fault(&["model-reposit,health:k1=s3cret"]);
         let unknown = format!("sequor: {flag}: unknown restricted {word} 'model-reposit' (there are ");
-        assert!(said.starts_with(&unknown), "{said}");
-        let said = fault(&["health,k=s3cret"]);
-        assert!(said.starts_with(&format!("sequor: {flag}: {flag} option format is ")), "{said}");
+        assert!(message.starts_with(&unknown), "{message}");
+        let message = fault(&["health,k=s3cret"]);
+        assert!(message.starts_with(&format!("sequor: {flag}: {flag} option format is ")), "{message}");
     }
 }
 

@@ -90,8 +90,8 @@ fn states_can_be_exported_and_imported_only_if_allowed() {
     let call = json!("call-77");
     step(open.http, &call, 40.0, true).unwrap();
     assert!(output_of(&open, &LIST).contains("\"call-77\""));
-    let said = output_of(&open, &["sequence", "export", "accumulator_fp32", "call-77", "--to", &state]);
-    assert!(said.starts_with(&state), "{said}");
+    let message = output_of(&open, &["sequence", "export", "accumulator_fp32", "call-77", "--to", &state]);
+    assert!(message.starts_with(&state), "{message}");
     let import = ["sequence", "import", "accumulator_fp32", "9", "--from", &state];
     output_of(&open, &import);
     assert_eq!(step(open.http, &json!(9), 2.0, false), Ok(42.0), "it goes on from there");

@@ -50,8 +50,8 @@ fn the_server_prints_its_models_and_listeners_at_the_start() {
         "{head}"
     );
     assert_snapshot!(models.iter().map(|line| steady(line)).collect::<Vec<_>>().join("\n"));
-    let said = format!("http  {http}   grpc  {grpc}   metrics  {at}   admin and status page  http://{admin}");
-    assert_eq!(*listens, said);
+    let message = format!("http  {http}   grpc  {grpc}   metrics  {at}   admin and status page  http://{admin}");
+    assert_eq!(*listens, message);
     assert!(ready.starts_with("ready in ") && ready.contains(" with 5 of 5 models.   try: "), "{ready}");
     assert!(ready.ends_with(&format!("curl localhost:{}/v2", http.port())), "{ready}");
 }
@@ -87,9 +87,9 @@ fn log_levels_and_environment_variable_names_are_validated() {
     assert!(ended.stderr.starts_with("sequor: log.level: \"loud\" is not a log level. Levels: error, "), "{ended:?}");
     let call = Call::serve(models()).arguments(["--log-level", "warning", "--http-thread-count=4"]);
     let ended = call.environment("SEQUOR_HTTP_PROT", "9").start().stop();
-    let said = |what: &str| assert!(ended.stderr.contains(what), "{what}: {}", ended.stderr);
-    said("--http-thread-count has no effect");
-    said("SEQUOR_HTTP_PROT is not a setting; did you mean \"SEQUOR_HTTP_PORT\"?");
+    let message = |what: &str| assert!(ended.stderr.contains(what), "{what}: {}", ended.stderr);
+    message("--http-thread-count has no effect");
+    message("SEQUOR_HTTP_PROT is not a setting; did you mean \"SEQUOR_HTTP_PORT\"?");
 }
 
 #[test]
@@ -121,12 +121,12 @@ fn explicit_mode_loads_only_the_models_named_by_load_model() {
     let server = explicit(&["gru", "nope"]);
     assert_eq!((server.get("/v2/models/gru/ready").0, server.get("/v2/models/vad/ready").0), (200, 400));
     assert_eq!(server.get("/v2/health/ready").0, 400, "nope is wanted and is not there");
-    let said = server.stop().stdout;
+    let message = server.stop().stdout;
     assert!(
-        said.contains("  nope               -  REFUSED  ") && said.contains("serving 1 of 2 models after "),
-        "{said}"
+        message.contains("  nope               -  REFUSED  ") && message.contains("serving 1 of 2 models after "),
+        "{message}"
     );
-    assert!(said.contains(", NOT READY: nope is refused (above). Repair or remove it"), "{said}");
+    assert!(message.contains(", NOT READY: nope is refused (above). Repair or remove it"), "{message}");
     assert!(explicit(&["*"]).stop().stdout.contains(" with 5 of 5 models."));
 }
 

@@ -44,9 +44,9 @@ pub(crate) fn models() -> PathBuf {
 pub(crate) fn runtime() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
-        let said = Command::new(SEQUOR).args(["runtime", "path"]).current_dir(root()).output().unwrap();
-        assert!(said.status.success(), "no ONNX Runtime: run `cargo xtask test`, which gets one");
-        PathBuf::from(String::from_utf8(said.stdout).unwrap().trim())
+        let message = Command::new(SEQUOR).args(["runtime", "path"]).current_dir(root()).output().unwrap();
+        assert!(message.status.success(), "no ONNX Runtime: run `cargo xtask test`, which gets one");
+        PathBuf::from(String::from_utf8(message.stdout).unwrap().trim())
     })
 }
 

@@ -747,8 +747,8 @@ async fn the_connection_to_redis_may_be_encrypted() {
     let path = |file: &str| papers.path(file).display().to_string();
     let files = [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "ca.pem")];
     let files = files.map(|(what, file)| format!("tls-{what}-file {}", path(file))).join(" ");
-    let said = redis.ask(&format!("CONFIG SET {files} tls-auth-clients no tls-port {port}")).unwrap();
-    assert_eq!(said, "+OK\r\n");
+    let message = redis.ask(&format!("CONFIG SET {files} tls-auth-clients no tls-port {port}")).unwrap();
+    assert_eq!(message, "+OK\r\n");
     let url = format!("rediss://:s3cret@localhost:{port}");
     let call = || Call::serve(folder.path()).environment("SEQUOR_STATE_URL", &url);
     let ended = call().end();

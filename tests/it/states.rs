@@ -57,7 +57,7 @@ impl<'a> Sequence<'a> {
             "outputs": outputs,
         });
         self.begun = true;
-        infer(self.server, self.model, &body).unwrap_or_else(|(status, said)| panic!("{status}: {said}"))
+        infer(self.server, self.model, &body).unwrap_or_else(|(status, message)| panic!("{status}: {message}"))
     }
 
     fn number(&mut self, value: f64) -> f64 {
@@ -163,8 +163,8 @@ fn stateless_models_are_served_beside_stateful_models() {
         assert_eq!(pick(&server, "pick", &[length], &indices).unwrap(), (json!([length]), json!(values)));
     }
     // A failed run is reported, and the next one runs.
-    let (status, said) = pick(&server, "pick", &[1], &[9]).unwrap_err();
-    assert!(status == 500 && said["reason"] == "run_failed", "{status}: {said}");
+    let (status, body) = pick(&server, "pick", &[1], &[9]).unwrap_err();
+    assert!(status == 500 && body["reason"] == "run_failed", "{status}: {body}");
     assert_eq!(pick(&server, "pick", &[1], &[1]).unwrap().1, json!([20.0]));
 }
 

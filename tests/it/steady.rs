@@ -116,7 +116,7 @@ pub(crate) async fn during<T>(
         }
         players.push(of_part);
     }
-    let said = what(&Progress(progress)).await;
+    let message = what(&Progress(progress)).await;
     enough.store(true, Ordering::Relaxed);
     let mut all = Vec::new();
     for of_part in players {
@@ -127,7 +127,7 @@ pub(crate) async fn during<T>(
         }
         all.push(part);
     }
-    (said, all)
+    (message, all)
 }
 
 struct Player {

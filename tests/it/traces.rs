@@ -119,7 +119,7 @@ async fn a_refused_request_has_a_span_with_its_reason() {
     client.model_infer(step("nope", 1, String::new(), 1, true, true)).await.unwrap_err();
     assert_eq!(post(server.http, "/v1/models/nope:predict", &[], "{\"instances\": [1]}"), 404);
     let (_, spans) = collector.after(server);
-    let said = |span: &&Traced| {
+    let text = |span: &&Traced| {
         let status = span.0.status.clone().unwrap();
         assert_eq!((status.code(), status.message), (SpanStatus::Error, span.of("error.type")));
         let codes = [span.of("rpc.grpc.status_code"), span.of("http.response.status_code")].concat();
@@ -130,7 +130,7 @@ async fn a_refused_request_has_a_span_with_its_reason() {
         ["infer", "kserve_grpc", "not_served", "5"],
         ["infer", "tfs_http", "not_served", "404"],
     ];
-    assert_eq!(roots(&spans).iter().map(said).collect::<Vec<_>>(), expected);
+    assert_eq!(roots(&spans).iter().map(text).collect::<Vec<_>>(), expected);
     assert!(spans.iter().all(|span| span.0.name != "run"), "nothing ran: {spans:?}");
 }
 

@@ -221,19 +221,19 @@ async fn a_websocket_that_does_not_answer_pings_is_closed() {
     let rig = asked_each(MOMENT.0);
     let head = "GET /v2/models/sum/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    let said = rest(sent(rig.addresses.http.unwrap(), head.as_bytes()).await).await;
+    let message = rest(sent(rig.addresses.http.unwrap(), head.as_bytes()).await).await;
     assert!(
-        said.starts_with(b"HTTP/1.1 101") && said.ends_with(b"\r\n\r\n\x89\x00"),
+        message.starts_with(b"HTTP/1.1 101") && message.ends_with(b"\r\n\r\n\x89\x00"),
         "{}",
-        String::from_utf8_lossy(&said)
+        String::from_utf8_lossy(&message)
     );
     rig.until(|rig| rig.metrics.connections().get() == 0).await;
     // A client that answers pings stays connected.
     let rig = asked_each(Duration::from_secs(2));
     let mut stream = sent(rig.addresses.http.unwrap(), head.as_bytes()).await;
-    let mut said = Vec::new();
-    while !said.ends_with(b"\r\n\r\n") {
-        said.push(stream.read_u8().await.unwrap());
+    let mut message = Vec::new();
+    while !message.ends_with(b"\r\n\r\n") {
+        message.push(stream.read_u8().await.unwrap());
     }
     for _ in 0..3 {
         let mut ping = [0; 2];

@@ -64,8 +64,8 @@ impl Rig {
 
     async fn index_until(&self, want: &str) {
         loop {
-            let said = self.index(false).await;
-            if said == want {
+            let message = self.index(false).await;
+            if message == want {
                 return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -390,9 +390,9 @@ async fn a_model_that_asks_for_too_much_is_refused_before_it_takes_memory() {
     for (strategy, instances, why) in cases {
         let load = json!({ "parameters": { "config": config(&strategy, instances) } });
         let answer = rig.post("/v2/repository/models/sum/load", load).await;
-        let said = answer.json()["error"].as_str().unwrap().to_owned();
-        assert_eq!(answer.status, 500, "{said}");
-        assert!(said.contains(why), "{said}");
+        let message = answer.json()["error"].as_str().unwrap().to_owned();
+        assert_eq!(answer.status, 500, "{message}");
+        assert!(message.contains(why), "{message}");
         assert_eq!(rig.http("GET /v2/health/live", &[], b"").await.status, 200);
     }
     let more = resident().saturating_sub(before) >> 20;

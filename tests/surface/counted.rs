@@ -58,8 +58,8 @@ async fn an_answer_that_cannot_be_sent_counts_as_its_refusal() {
     let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await.unwrap();
     let length = u32::try_from(json.len()).unwrap().to_le_bytes();
     socket.send(Message::binary([&length[..], &body].concat())).await.unwrap();
-    let said: Value = serde_json::from_str(socket.next().await.unwrap().unwrap().to_text().unwrap()).unwrap();
-    assert_eq!((&said["reason"], &said["id"]), (&json!("answer_unsent"), &json!("x")));
+    let value: Value = serde_json::from_str(socket.next().await.unwrap().unwrap().to_text().unwrap()).unwrap();
+    assert_eq!((&value["reason"], &value["id"]), (&json!("answer_unsent"), &json!("x")));
     rig.until(|rig| counted(rig, "text") == ["kserve_http INVALID_ARGUMENT answer_unsent 2"]).await;
 
     let answer = rig.post("/v1/models/text:predict", json!({ "instances": [["good"]] })).await;

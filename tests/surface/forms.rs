@@ -128,8 +128,8 @@ async fn a_binary_body_without_a_json_header_is_the_only_input() {
         .await;
     let length: usize =
         answer.head.lines().find_map(|l| l.strip_prefix("inference-header-content-length: ")).unwrap().parse().unwrap();
-    let said: serde_json::Value = serde_json::from_slice(&answer.body[..length]).unwrap();
-    assert_eq!((answer.status, &said["outputs"][0]["shape"]), (200, &json!([1, 2])));
+    let value: serde_json::Value = serde_json::from_slice(&answer.body[..length]).unwrap();
+    assert_eq!((answer.status, &value["outputs"][0]["shape"]), (200, &json!([1, 2])));
     assert_eq!(answer.body[length..], [1, 0, 0, 0, 2, 0, 0, 0]);
     let odd = rig.http("POST /v2/models/same/infer", &[("inference-header-content-length", "0")], &[1]).await;
     assert_eq!(odd.status, 400);

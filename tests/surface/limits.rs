@@ -53,8 +53,8 @@ async fn queued_bytes_are_limited_and_a_refused_request_may_be_retried() {
     let refused = client.model_infer(request("same", "late", &large())).await.unwrap_err();
     let text = "queued request bytes 900 KiB of 1 MiB (limits.queued); this request needs ";
     assert_eq!((refused.code(), refused.message().starts_with(text)), (Code::Unavailable, true), "{refused}");
-    let said = |key: &str| refused.metadata().get(key).map(|value| value.to_str().unwrap());
-    assert_eq!((said("sequor-reason"), said("grpc-retry-pushback-ms")), (Some("queue_full"), Some("1000")));
+    let shown = |key: &str| refused.metadata().get(key).map(|value| value.to_str().unwrap());
+    assert_eq!((shown("sequor-reason"), shown("grpc-retry-pushback-ms")), (Some("queue_full"), Some("1000")));
     let input = json!({ "name": "INPUT", "shape": [1, LARGE / 4], "datatype": "INT32", "data": large() });
     let refused = rig.post("/v2/models/same/infer", json!({ "inputs": [input] })).await;
     assert_eq!((refused.status, &refused.json()["reason"]), (503, &json!("queue_full")));

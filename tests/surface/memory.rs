@@ -98,32 +98,32 @@ async fn a_request_for_bytes_outside_a_shared_memory_region_is_refused() {
     let (from, to) = (Shared::new("c", &[0; 32]), Shared::new("d", &[0; 32]));
     register(&rig, &from, "in", 0, 8).await.unwrap();
     register(&rig, &to, "out", 0, 12).await.unwrap();
-    let said = async |change: &dyn Fn(&mut ModelInferRequest)| {
+    let shown = async |change: &dyn Fn(&mut ModelInferRequest)| {
         let mut request = through();
         change(&mut request);
         let status = rig.client().await.model_infer(request).await.unwrap_err();
         (status.code(), status.message().to_owned())
     };
-    let (code, text) = said(&|_| {}).await;
+    let (code, text) = shown(&|_| {}).await;
     assert_eq!(
         (code, text.as_str()),
         (Code::InvalidArgument, "Invalid offset + byte size for shared memory region: 'in'")
     );
-    let (_, text) = said(&|r| r.inputs[0].parameters = place("in", 8, 0)).await;
+    let (_, text) = shown(&|r| r.inputs[0].parameters = place("in", 8, 0)).await;
     assert_eq!(text, "Invalid offset + byte size for shared memory region: 'out'");
     let small = |r: &mut ModelInferRequest| {
         r.inputs[0].parameters = place("in", 8, 0);
         r.outputs[0].parameters = place("out", 4, 0);
     };
-    let (_, text) = said(&small).await;
+    let (_, text) = shown(&small).await;
     assert!(text.contains("(4 bytes) should be at least 8 bytes to hold the results"), "{text}");
-    let (code, _) = said(&|r| r.inputs[0].parameters = place("nope", 8, 0)).await;
+    let (code, _) = shown(&|r| r.inputs[0].parameters = place("nope", 8, 0)).await;
     assert_eq!(code, Code::NotFound);
     let typed = |r: &mut ModelInferRequest| {
         r.inputs[0].parameters = place("in", 8, 0);
         r.inputs[0].contents = Some(Default::default());
     };
-    assert!(said(&typed).await.1.starts_with("unexpected 'content' provided when using shared memory"));
+    assert!(shown(&typed).await.1.starts_with("unexpected 'content' provided when using shared memory"));
 }
 
 #[tokio::test]

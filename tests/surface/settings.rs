@@ -24,8 +24,8 @@ async fn trace_settings_are_kept_and_tracing_stays_off() {
     assert!(refused.message().contains("not written here yet"), "{}", refused.message());
     assert_eq!(update("trace_rate", &["9"], "nope").await.unwrap_err().code(), Code::NotFound);
 
-    let said = rig.get("/v2/models/sum/trace/setting").await;
-    assert_eq!((&said["trace_rate"], &said["trace_level"]), (&json!("9"), &json!(["OFF"])));
+    let body = rig.get("/v2/models/sum/trace/setting").await;
+    assert_eq!((&body["trace_rate"], &body["trace_level"]), (&json!("9"), &json!(["OFF"])));
     let cleared = rig.post("/v2/trace/setting", json!({ "trace_rate": null, "trace_count": 5 })).await.json();
     assert_eq!((&cleared["trace_rate"], &cleared["trace_count"]), (&json!("1000"), &json!("5")));
     assert_eq!(rig.post("/v2/trace/setting", json!({ "trace_level": ["TENSORS"] })).await.status, 501);
@@ -34,9 +34,9 @@ async fn trace_settings_are_kept_and_tracing_stays_off() {
 #[tokio::test]
 async fn log_settings_are_the_same_over_grpc_and_http() {
     let rig = Rig::new();
-    let said = rig.client().await.log_settings(LogSettingsRequest::default()).await.unwrap().into_inner().settings;
+    let message = rig.client().await.log_settings(LogSettingsRequest::default()).await.unwrap().into_inner().settings;
     let json = rig.get("/v2/logging").await;
-    let names: Vec<&String> = said.keys().collect();
+    let names: Vec<&String> = message.keys().collect();
     let mut listed: Vec<&String> = json.as_object().unwrap().keys().collect();
     listed.sort();
     assert_eq!(names, listed);

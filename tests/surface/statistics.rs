@@ -54,8 +54,8 @@ async fn statistics_are_available_over_http() {
     let all = rig.get("/v2/models/stats").await;
     assert_eq!(all["model_stats"].as_array().unwrap().len(), 2);
     for path in ["/v2/models/same/stats", "/v2/models/same/versions/1/stats"] {
-        let said = rig.get(path).await;
-        assert_eq!(said["model_stats"][0], all["model_stats"][0], "{path}");
+        let body = rig.get(path).await;
+        assert_eq!(body["model_stats"][0], all["model_stats"][0], "{path}");
     }
     let same = &all["model_stats"][0];
     assert_eq!((&same["name"], &same["version"], &same["inference_count"]), (&json!("same"), &json!("1"), &json!(1)));

@@ -87,8 +87,8 @@ async fn errors_are_replies_and_the_stream_continues() {
         let answer = reply.infer_response.unwrap();
         assert_eq!(answer.id, id);
         assert!(reply.error_message.starts_with(text) && !reply.error_message.is_empty(), "{}", reply.error_message);
-        let said = answer.parameters["sequor_reason"].parameter_choice.clone();
-        assert_eq!(said, Some(ParameterChoice::StringParam(reason.to_owned())));
+        let message = answer.parameters["sequor_reason"].parameter_choice.clone();
+        assert_eq!(message, Some(ParameterChoice::StringParam(reason.to_owned())));
     }
     assert_eq!(next(&mut replies).await.unwrap().id, "good");
     let counted = rig.metrics.encode();

@@ -40,9 +40,9 @@ pub(crate) fn write_script(program: &Path, script: &str) -> Result<()> {
 fn missing(package: &str) -> Result<Vec<String>> {
     let mut simulate: Command = process::command("apt-get");
     simulate.args(["-s", "--no-install-recommends", "install", package]).stderr(Stdio::null());
-    let said = simulate.output().with_context(|| format!("cannot start {}", process::shown(&simulate)))?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let names = said.lines().filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next());
+    let message = simulate.output().with_context(|| format!("cannot start {}", process::shown(&simulate)))?;
+    let message = String::from_utf8_lossy(&message.stdout).into_owned();
+    let names = message.lines().filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next());
     let names: Vec<String> = names.map(str::to_owned).collect();
     if names.is_empty() {
         bail!("apt knows no {package} (has `apt-get update` been run?)");

@@ -133,9 +133,9 @@ fn library(folder: &Path) -> Result<PathBuf> {
 fn third_party() -> Result<String> {
     let mut tree = process::cargo();
     tree.args(["tree", "--locked", "--package", "sequor", "--edges", "normal,no-proc-macro", "--prefix", "none"]);
-    let said = output(tree.args(["--format", "{p}|{l}"]))?;
+    let message = output(tree.args(["--format", "{p}|{l}"]))?;
     let crates: BTreeSet<(String, String)> =
-        String::from_utf8_lossy(&said).lines().filter_map(name_and_licence).collect();
+        String::from_utf8_lossy(&message).lines().filter_map(name_and_licence).collect();
     let mut text = "The crates that sequor is built from, with their licences.\n".to_owned();
     for (name, licence) in crates {
         let _ = write!(text, "\n==== {name} ({licence})\n");
@@ -192,9 +192,9 @@ fn wheel_in(packages: &Path) -> Result<PathBuf> {
 
 /// The newest version of glibc symbols that a program needs.
 fn newest_glibc(program: &Path) -> Result<String> {
-    let said = output(Command::new("objdump").arg("-T").arg(program))?;
-    let said = String::from_utf8_lossy(&said);
-    Ok(newest(said.split(['(', ')', ' ']).filter_map(|word| word.strip_prefix("GLIBC_"))))
+    let message = output(Command::new("objdump").arg("-T").arg(program))?;
+    let message = String::from_utf8_lossy(&message);
+    Ok(newest(message.split(['(', ')', ' ']).filter_map(|word| word.strip_prefix("GLIBC_"))))
 }
 
 fn newest<'a>(versions: impl Iterator<Item = &'a str>) -> String {

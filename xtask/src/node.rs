@@ -13,10 +13,10 @@ pub(crate) fn program() -> PathBuf {
 }
 
 pub(crate) fn ensure() -> Result<String> {
-    let said = python::unpack("node", "", |_| Ok(()))?;
+    let message = python::unpack("node", "", |_| Ok(()))?;
     // A wheel holds no links. The former link to npm's folder is a plain file and cannot find it.
     let npm = program().with_file_name("npm");
     let text = "#!/usr/bin/env node\nrequire('../lib/node_modules/npm/bin/npm-cli.js')\n";
     fs::write(&npm, text).with_context(|| format!("cannot write {}", npm.display()))?;
-    Ok(said)
+    Ok(message)
 }

@@ -171,23 +171,23 @@ fn programs(target: &Path, profile: &str) -> Result<()> {
 fn built(cargo: &mut std::process::Command, name: &str) -> Result<PathBuf> {
     let shown = process::shown(cargo);
     let mut child = cargo.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {shown}"))?;
-    let mut said = String::new();
-    child.stdout.take().context("cargo says nothing")?.read_to_string(&mut said)?;
+    let mut message = String::new();
+    child.stdout.take().context("cargo says nothing")?.read_to_string(&mut message)?;
     let status = child.wait()?;
     if !status.success() {
         bail!("{shown}: {status}");
     }
-    executable(&said, name).with_context(|| format!("{shown} has made no {name}"))
+    executable(&message, name).with_context(|| format!("{shown} has made no {name}"))
 }
 
 /// The path of this target's program, from cargo's messages about its artifacts.
-fn executable(said: &str, name: &str) -> Option<PathBuf> {
+fn executable(message: &str, name: &str) -> Option<PathBuf> {
     let target = format!("\"name\":\"{name}\"");
     let of = |line: &str| {
         let (_, rest) = line.split_once("\"executable\":\"")?;
         Some(PathBuf::from(rest.split_once('"')?.0))
     };
-    said.lines().filter(|line| line.contains("\"compiler-artifact\"") && line.contains(&target)).rev().find_map(of)
+    message.lines().filter(|line| line.contains("\"compiler-artifact\"") && line.contains(&target)).rev().find_map(of)
 }
 
 /// Copies graphs and their files, but not the scripts that make them.
@@ -235,10 +235,10 @@ mod tests {
 
     #[test]
     fn the_executable_of_a_target_is_found_among_cargos_messages() {
-        let said = "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"sequor\"},\"executable\":null}\n\
+        let message = "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"sequor\"},\"executable\":null}\n\
                     {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"device\"},\"executable\":\"/t/deps/device-1\"}\n\
                     {\"reason\":\"build-finished\",\"success\":true}\n";
-        assert_eq!(executable(said, "device"), Some(PathBuf::from("/t/deps/device-1")));
-        assert_eq!(executable(said, "sequor"), None);
+        assert_eq!(executable(message, "device"), Some(PathBuf::from("/t/deps/device-1")));
+        assert_eq!(executable(message, "sequor"), None);
     }
 }

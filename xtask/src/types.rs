@@ -17,11 +17,11 @@ pub(crate) fn check() -> Result<String> {
     let folder = ensure()?;
     let plugins = process::root().join("plugins");
     let kit = plugins.join("sdk-js");
-    let (said, made) = (folder.join("said"), folder.join("made"));
-    lay(&kit, &said, |text| text)?;
+    let (message, made) = (folder.join("said"), folder.join("made"));
+    lay(&kit, &message, |text| text)?;
     lay(&kit, &made, |text| format!("// @ts-nocheck\n{text}"))?;
     for types in ["index.d.ts", "testing.d.ts"] {
-        copy(&kit.join(types), &said.join(types), |text| text)?;
+        copy(&kit.join(types), &message.join(types), |text| text)?;
     }
     for (name, from) in [("template", "templates/js"), ("guest", "guests-js/fair-share-js")] {
         lay(&plugins.join(from), &folder.join(name), |text| text)?;

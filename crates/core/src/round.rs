@@ -47,9 +47,9 @@ pub enum PolicyAnswer {
 
 impl Round {
     /// The sequences that lose their slots if this answer is valid.
-    pub fn victims(&self, said: &PolicyAnswer) -> impl Iterator<Item = Seq> + '_ {
-        let answers = match said {
-            PolicyAnswer::Admit(Ok(answers)) if self.check(said).is_ok() => answers.clone(),
+    pub fn victims(&self, answer: &PolicyAnswer) -> impl Iterator<Item = Seq> + '_ {
+        let answers = match answer {
+            PolicyAnswer::Admit(Ok(answers)) if self.check(answer).is_ok() => answers.clone(),
             _ => Vec::new(),
         };
         answers.into_iter().filter_map(move |answer| match answer {
@@ -108,8 +108,8 @@ impl Round {
     }
 
     /// Checks an answer against the question, as [`crate::Core::answer`] does. Every error here is the policy's fault.
-    pub fn check(&self, said: &PolicyAnswer) -> Result<(), PolicyFault> {
-        match (said, &self.asked) {
+    pub fn check(&self, answer: &PolicyAnswer) -> Result<(), PolicyFault> {
+        match (answer, &self.asked) {
             (PolicyAnswer::Plan(Ok(_)), PolicyQuestion::Plan(_)) => {
                 check_picks(&self.picks, &self.keys, self.see.max_batch.max(1))
             }

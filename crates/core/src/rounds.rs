@@ -58,13 +58,13 @@ impl Core {
     }
 
     /// Takes the answer to a round and returns the next step of its instance. After an admission question that is [`Next::Sleep`].
-    pub fn answer(&mut self, now: Time, round: Box<Round>, said: PolicyAnswer, out: &mut Vec<Effect>) -> Next {
+    pub fn answer(&mut self, now: Time, round: Box<Round>, answer: PolicyAnswer, out: &mut Vec<Effect>) -> Next {
         self.expire(now, out);
         let Some(who) = self.rounds.remove(round.id) else { return Next::Sleep(None) };
-        let next = match (said, &round.asked) {
-            (PolicyAnswer::Plan(said), PolicyQuestion::Plan(_)) => self.planned(now, who, &round, said, out),
-            (PolicyAnswer::Admit(said), PolicyQuestion::Admit { .. }) => {
-                self.admitted(now, who.load, &round, said, out);
+        let next = match (answer, &round.asked) {
+            (PolicyAnswer::Plan(answer), PolicyQuestion::Plan(_)) => self.planned(now, who, &round, answer, out),
+            (PolicyAnswer::Admit(answer), PolicyQuestion::Admit { .. }) => {
+                self.admitted(now, who.load, &round, answer, out);
                 Next::Sleep(None)
             }
             (_, PolicyQuestion::Plan(_)) => self.planned(now, who, &round, Err(PolicyFault::Trap), out),
@@ -84,13 +84,13 @@ impl Core {
         now: Time,
         who: Instance,
         round: &Round,
-        said: Result<Decision, PolicyFault>,
+        answer: Result<Decision, PolicyFault>,
         out: &mut Vec<Effect>,
     ) -> Next {
         if self.instance_mut(who).and_then(|i| i.asked.take()) != Some(round.id) {
             return self.next(now, who, out);
         }
-        let checked = round.check(&PolicyAnswer::Plan(said)).and(said);
+        let checked = round.check(&PolicyAnswer::Plan(answer)).and(answer);
         match checked {
             Err(fault) => {
                 self.note(who.load, Note::Fault(who.load, fault), out);
@@ -286,7 +286,7 @@ impl Core {
         now: Time,
         load: LoadId,
         round: &Round,
-        said: Result<Vec<Admission>, PolicyFault>,
+        answer: Result<Vec<Admission>, PolicyFault>,
         out: &mut Vec<Effect>,
     ) {
         let Some(state) = load_in(&mut self.loads, load) else { return };
@@ -295,7 +295,7 @@ impl Core {
             return;
         }
         state.consulting = Consulting::No;
-        self.admit(now, load, round, said, out);
+        self.admit(now, load, round, answer, out);
         if news {
             self.announce_consult(load, out);
         }
@@ -308,14 +308,14 @@ impl Core {
         now: Time,
         load: LoadId,
         round: &Round,
-        said: Result<Vec<Admission>, PolicyFault>,
+        answer: Result<Vec<Admission>, PolicyFault>,
         out: &mut Vec<Effect>,
     ) {
-        let said = PolicyAnswer::Admit(said);
-        if let Err(fault) = round.check(&said) {
+        let answer = PolicyAnswer::Admit(answer);
+        if let Err(fault) = round.check(&answer) {
             return self.admit_fault(now, load, fault, out);
         }
-        let PolicyAnswer::Admit(Ok(answers)) = said else { return };
+        let PolicyAnswer::Admit(Ok(answers)) = answer else { return };
         let mut stale = 0;
         for (candidate, answer) in round.keys.iter().zip(answers) {
             if !self.admit_one(now, load, candidate, answer, &round.victims, out) {

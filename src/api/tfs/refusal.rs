@@ -23,7 +23,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
         Failure::NotServed(what) => not_served(what),
         Failure::Invalid { model, what, .. } => (Code::InvalidArgument, sentence(model, what)),
         Failure::Refused(refused) => match self::refused(refused) {
-            Some(said) => said,
+            Some(message) => message,
             None => return triton::status(failure),
         },
         Failure::Run(text) => (Code::Internal, format!("Internal inference error ({text})")),

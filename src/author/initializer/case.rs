@@ -161,8 +161,8 @@ mod tests {
             ("steps", "step", "a.toml:13:"),
             ("send = { x", "send = { y", "send: clients send no \"y\""),
         ] {
-            let said = read(&text.replace(from, to)).and_then(|case| case.inputs(&case.starts[0]).map(|_| case));
-            assert!(said.as_ref().unwrap_err().contains(fault), "{said:?}");
+            let message = read(&text.replace(from, to)).and_then(|case| case.inputs(&case.starts[0]).map(|_| case));
+            assert!(message.as_ref().unwrap_err().contains(fault), "{message:?}");
         }
     }
 }

@@ -219,8 +219,8 @@ mod tests {
             ("INT16", "INT17", "INT17 is no type of tensors"),
             ("packets", "packet", "a.toml:1:1: "),
         ] {
-            let said = read(&text.replace(from, to)).unwrap_err();
-            assert!(said.contains(fault), "{said}");
+            let message = read(&text.replace(from, to)).unwrap_err();
+            assert!(message.contains(fault), "{message}");
         }
     }
 }

@@ -314,8 +314,8 @@ mod tests {
     #[test]
     fn differences_are_counted() {
         assert_eq!(difference(&fp32(&[1.0, 2.0]), &fp32(&[1.0, 2.0]), 0.0), None);
-        let said = difference(&fp32(&[1.0, 2.0]), &fp32(&[1.5, 2.5]), 0.0);
-        assert_eq!(said.as_deref(), Some("2 of 2 elements differ, the first at 0"));
+        let message = difference(&fp32(&[1.0, 2.0]), &fp32(&[1.5, 2.5]), 0.0);
+        assert_eq!(message.as_deref(), Some("2 of 2 elements differ, the first at 0"));
         assert_eq!(difference(&fp32(&[1.0]), &fp32(&[1.25]), 0.5), None);
         assert!(difference(&fp32(&[1.0]), &fp32(&[1.0, 2.0]), 0.0).unwrap().contains("[2] is expected"));
     }
@@ -339,7 +339,7 @@ mod tests {
         let array = |shape: &[u64]| Tensor { shape: Shape::new(shape), ..fp32(&[1.0, 2.0, 3.0, 4.0]) };
         assert_eq!(difference(&array(&[2, 2]), &array(&[4]), 0.0), None);
         assert_eq!(difference(&array(&[1, 2, 2]), &array(&[2, 2]), 0.0), None);
-        let said = difference(&array(&[4, 1]), &array(&[2, 2]), 0.0);
-        assert_eq!(said.as_deref(), Some("it is [4,1]; [2,2] is expected"));
+        let message = difference(&array(&[4, 1]), &array(&[2, 2]), 0.0);
+        assert_eq!(message.as_deref(), Some("it is [4,1]; [2,2] is expected"));
     }
 }

@@ -119,9 +119,9 @@ impl RunningGuest {
         }
         if hooks.admit {
             let (see, victims) = (made_up(3, hooks, 32, 1), made_up(2, hooks, 32, 2));
-            let said = self.guest.admit(&see, &[1], &victims, &Events::default()).map_err(name_hook("admit", 3))?;
-            if said.len() > 3 {
-                return Err(format!("admit answered {} times for 3 sequences", said.len()));
+            let answers = self.guest.admit(&see, &[1], &victims, &Events::default()).map_err(name_hook("admit", 3))?;
+            if answers.len() > 3 {
+                return Err(format!("admit answered {} times for 3 sequences", answers.len()));
             }
         }
         let saved = self.guest.save().map_err(name_hook("save", 0))?;

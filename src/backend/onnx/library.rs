@@ -335,8 +335,11 @@ mod tests {
         assert_eq!(found(&world), "/srv/app/.sequor/lib/libonnxruntime.so");
         for other in ["/srv/app/.sequor", "/srv/app/.sequor/lib", "/srv/app/.sequor/lib/libonnxruntime.so"] {
             world.untrusted = Some(other);
-            let said = find(None, &world).unwrap_err().to_string();
-            assert!(said.contains("libonnxruntime.so (not opened: it belongs to another user)"), "{other}: {said}");
+            let message = find(None, &world).unwrap_err().to_string();
+            assert!(
+                message.contains("libonnxruntime.so (not opened: it belongs to another user)"),
+                "{other}: {message}"
+            );
         }
     }
 

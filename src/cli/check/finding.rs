@@ -281,27 +281,27 @@ mod tests {
 
     #[test]
     fn plug_in_faults_suggest_a_fix_that_needs_no_server() {
-        let said = |what: &str| without_server(what.to_owned());
+        let message = |what: &str| without_server(what.to_owned());
         assert_eq!(
-            said("there is no plug-in \"z\". To hand it over: sequor plugin load z --from z.wasm"),
+            message("there is no plug-in \"z\". To hand it over: sequor plugin load z --from z.wasm"),
             "there is no plug-in \"z\": name its folder with --plugins-dir DIR, or with [plugins] dir in the settings of --config FILE"
         );
         assert_eq!(
-            said(
+            message(
                 "there is no plug-in \"z\": /p/z.wasm does not exist. Put it there, or hand it over: sequor plugin load z"
             ),
             "there is no plug-in \"z\": /p/z.wasm does not exist. Put it there"
         );
         assert_eq!(
-            said("z has the hash 3f, and sha256 = \"4a\" is wanted"),
+            message("z has the hash 3f, and sha256 = \"4a\" is wanted"),
             "z has the hash 3f, and sha256 = \"4a\" is wanted: put that file back, or write the hash it has into sequor.toml"
         );
-        assert_eq!(said("z cannot decide for m: x"), "z cannot decide for m: x");
+        assert_eq!(message("z cannot decide for m: x"), "z cannot decide for m: x");
     }
 
     #[test]
     fn each_way_a_dry_run_ends_has_its_sentence() {
-        let said = [
+        let message = [
             Compared::NoBatches,
             Compared::NeverMet,
             Compared::NotDeterministic,
@@ -310,6 +310,6 @@ mod tests {
             Compared::Different { output: "y".to_owned(), by: None },
         ]
         .map(|compared| sentence(&Ran { samples: 2, compared, padding: None, state_padding: None, rows: None }));
-        insta::assert_snapshot!(said.join("\n"));
+        insta::assert_snapshot!(message.join("\n"));
     }
 }

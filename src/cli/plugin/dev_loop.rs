@@ -22,7 +22,7 @@ pub(super) fn on_every_change(folder: &Path, mut round: impl FnMut() -> Result<S
             match round() {
                 Err(gone @ Failed::Unreachable(_)) => return Err(gone),
                 Err(wrong) => eprintln!("{wrong}"),
-                Ok(said) => println!("{said}"),
+                Ok(line) => println!("{line}"),
             }
         }
         if stop.within(LOOK) {

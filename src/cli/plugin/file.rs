@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn memory_is_a_size_or_a_number_of_mebibytes() {
         let read = |text: &str| memory(text).ok().map(|size| size.0);
-        let said = ["64", "64MiB", "512KiB", "4096"].map(read);
-        assert_eq!(said, [64 << 20, 64 << 20, 512 << 10, 4 << 30].map(Some));
+        let limits = ["64", "64MiB", "512KiB", "4096"].map(read);
+        assert_eq!(limits, [64 << 20, 64 << 20, 512 << 10, 4 << 30].map(Some));
         assert_eq!(["0", "0B", "4097", "5GiB", "64MB", "much"].map(read), [None; 6]);
     }
 }

@@ -68,25 +68,25 @@ mod tests {
 
     #[test]
     fn refusals_name_the_command_to_run() {
-        let said = |failed: Failed| failed.to_string();
+        let message = |failed: Failed| failed.to_string();
         assert_eq!(
-            said(served(refused("no model \"x\" is served"))),
+            message(served(refused("no model \"x\" is served"))),
             "no model \"x\" is served; sequor model list shows those that are"
         );
         assert_eq!(
-            said(served(refused("Request for unknown model: 'x' is not found"))),
+            message(served(refused("Request for unknown model: 'x' is not found"))),
             "Request for unknown model: 'x' is not found; sequor model list shows those that are"
         );
         let of_file = of_file("mine", "./mine/plugin.toml");
         assert_eq!(
-            said(of_file(refused("mine.wasm is no WebAssembly"))),
+            message(of_file(refused("mine.wasm is no WebAssembly"))),
             "./mine/plugin.toml is no WebAssembly; sequor plugin build makes a component"
         );
-        assert_eq!(said(of_file(refused("mine.wasm is built for x"))), "./mine/plugin.toml is built for x");
-        assert_eq!(said(of_file(refused("mine failed its dry run"))), "mine failed its dry run");
+        assert_eq!(message(of_file(refused("mine.wasm is built for x"))), "./mine/plugin.toml is built for x");
+        assert_eq!(message(of_file(refused("mine failed its dry run"))), "mine failed its dry run");
         let replaceable = replaceable("mine", "m.wasm");
         assert_eq!(
-            said(replaceable(refused("mine is loaded already (first#2); sequor plugin replace mine"))),
+            message(replaceable(refused("mine is loaded already (first#2); sequor plugin replace mine"))),
             "mine is loaded already (first#2); sequor plugin replace mine --from m.wasm"
         );
     }

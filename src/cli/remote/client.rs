@@ -34,7 +34,7 @@ pub(crate) struct Client {
     host: String,
     port: u16,
     /// The source of the address, for error messages.
-    said: &'static str,
+    origin: &'static str,
     tls: Option<Arc<ClientConfig>>,
     key: Option<String>,
 }
@@ -50,11 +50,11 @@ impl Client {
     /// Builds a client for the server that the arguments name.
     pub(crate) fn from_matches(matches: &ArgMatches) -> Result<Client, Failed> {
         let path = |name: &str| matches.get_one::<PathBuf>(name).map(PathBuf::as_path);
-        let said = super::text(matches, "server");
-        let (is_https, rest) = match (said.strip_prefix("https://"), said.strip_prefix("http://")) {
+        let origin = super::text(matches, "server");
+        let (is_https, rest) = match (origin.strip_prefix("https://"), origin.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
             (_, Some(rest)) => (false, rest),
-            _ => (false, said),
+            _ => (false, origin),
         };
         let rest = rest.trim_end_matches('/');
         let (host, port) = address(rest).ok_or_else(|| Failed::Configuration(no_address(rest)))?;
@@ -70,12 +70,12 @@ impl Client {
         let key = path("key-file").map(key).transpose()?;
         let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = built.map_err(|e| Failed::Failed(format!("no thread for sockets: {e}")))?;
-        let said = match matches.value_source("server") {
+        let origin = match matches.value_source("server") {
             Some(ValueSource::CommandLine) => "from --server",
             Some(ValueSource::EnvVariable) => "from SEQUOR_SERVER",
             _ => "the default",
         };
-        Ok(Client { runtime, host, port, said, tls, key })
+        Ok(Client { runtime, host, port, origin, tls, key })
     }
 
     /// Whether the server is on this machine, so that it can read files by their paths.
@@ -199,16 +199,16 @@ impl Client {
 
     /// The error if the address answers, but not as an admin listener.
     fn not_the_admin_listener(&self, path: &str) -> Failed {
-        let (host, port, said) = (&self.host, self.port, self.said);
+        let (host, port, origin) = (&self.host, self.port, self.origin);
         Failed::Unreachable(format!(
-            "{host}:{port} ({said}) answers, but has no {path}: it is not an admin listener, or of another version. The admin listener \
+            "{host}:{port} ({origin}) answers, but has no {path}: it is not an admin listener, or of another version. The admin listener \
              is port 8003 by default; `sequor serve` prints its address"
         ))
     }
 
     fn unreachable(&self, why: &str) -> Failed {
-        let (host, port, said) = (&self.host, self.port, self.said);
-        Failed::Unreachable(format!("no answer from the admin listener {host}:{port} ({said}): {why}"))
+        let (host, port, origin) = (&self.host, self.port, self.origin);
+        Failed::Unreachable(format!("no answer from the admin listener {host}:{port} ({origin}): {why}"))
     }
 }
 

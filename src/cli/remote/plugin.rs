@@ -157,23 +157,23 @@ fn row(plugin: &Summary, attached: Option<&Attached>) -> [String; 11] {
 }
 
 fn origin(attached: &Attached) -> String {
-    let mut said = if attached.from_file { "file" } else { "runtime (not in sequor.toml)" }.to_owned();
+    let mut text = if attached.from_file { "file" } else { "runtime (not in sequor.toml)" }.to_owned();
     if let Some((differing, all)) = attached.differs.filter(|(_, all)| *all > 0) {
-        said += &format!("; differs in {:.1} % of rounds", differing as f64 * 100.0 / all as f64);
+        text += &format!("; differs in {:.1} % of rounds", differing as f64 * 100.0 / all as f64);
     }
     if attached.state == BindingState::Parked {
         // The strikes of a plug-in that was parked by hand, or long ago, are gone.
         match (attached.strikes, &attached.last_fault) {
             (0, None) => {}
-            (0, Some(f)) => said += &format!("; {} {}", f.kind, f.what),
+            (0, Some(f)) => text += &format!("; {} {}", f.kind, f.what),
             (n, fault) => {
                 let s = s(u64::from(n));
                 let what = fault.as_ref().map(|f| format!(": {} {}", f.kind, f.what)).unwrap_or_default();
-                said += &format!("; {n} strike{s}{what}");
+                text += &format!("; {n} strike{s}{what}");
             }
         }
     }
-    said
+    text
 }
 
 fn head(sha256: &str) -> String {

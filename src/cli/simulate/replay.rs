@@ -21,9 +21,9 @@ const SHOWN: usize = 16;
 
 /// Asks the plug-in at `policy` the question of `file`. Fails if the answer is still invalid.
 pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
-    let said = |e: String| Failed::Configuration(format!("{}: {e}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|e| said(e.to_string()))?;
-    let round = RoundFile::read(&text).map_err(said)?;
+    let in_file = |e: String| Failed::Configuration(format!("{}: {e}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|e| in_file(e.to_string()))?;
+    let round = RoundFile::read(&text).map_err(in_file)?;
     let component = component(Path::new(policy))?;
     print!("{}", before(&round, &component));
     let mut guest = component.guest(Arc::new(Aloud), round.limits()).map_err(|error| Failed::Failed(error.what))?;
@@ -155,8 +155,8 @@ mod tests {
         };
         let facts = LoadFacts { name: "vad".to_owned(), version: 2, max_batch: 2, ..LoadFacts::default() };
         let wrong = Wrong { fault: PolicyFault::Index, what: "plan answered index 97 of 3 candidates" };
-        let said = PolicyAnswer::Plan(Ok(Decision::Fire));
-        RoundFile::new(&round, Some(&said), wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))
+        let answer = PolicyAnswer::Plan(Ok(Decision::Fire));
+        RoundFile::new(&round, Some(&answer), wrong, (&manifest, "3f2a91c4d0"), (&facts, "{}", Limits::default()))
     }
 
     #[test]

@@ -172,7 +172,7 @@ fn check_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, por
         );
         return report.fault(&field, code::DIMS, what);
     }
-    let fits = |model: Dim, said: Dim| model == said || (!exact && model == Dim::Any);
+    let fits = |model: Dim, declared: Dim| model == declared || (!exact && model == Dim::Any);
     if !agree(&port.dims, dims, axis, fits) {
         let what = format!("{label} \"{name}\": model {verb} {}, config says dims {dims}", drawn(&port.dims, axis));
         report.fault(&field, code::DIMS, what);
@@ -180,9 +180,9 @@ fn check_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, por
 }
 
 /// Whether the model's dims without the one at `axis` agree with the configured ones.
-fn agree(model: &Dims, said: &Dims, axis: Option<usize>, fits: impl Fn(Dim, Dim) -> bool) -> bool {
+fn agree(model: &Dims, declared: &Dims, axis: Option<usize>, fits: impl Fn(Dim, Dim) -> bool) -> bool {
     let rest: Vec<Dim> = model.0.iter().enumerate().filter(|(i, _)| Some(*i) != axis).map(|(_, d)| *d).collect();
-    rest.len() == said.rank() && rest.iter().zip(&said.0).all(|(m, s)| fits(*m, *s))
+    rest.len() == declared.rank() && rest.iter().zip(&declared.0).all(|(m, s)| fits(*m, *s))
 }
 
 /// The model's dims with an N for the batch: `[2,N,128]`.
@@ -208,8 +208,8 @@ fn check_control(report: &mut Report<'_>, graph: &Signature, field: &str, name: 
         report.fault(field, code::DIMS, what);
     }
     if let Some(dtype) = control_type(control).filter(|t| *t != port.dtype) {
-        let (model, said) = (port.dtype.config_name(), dtype.config_name());
-        let what = format!("sequence control '{name}': model has {model}, config says {said}");
+        let (model, declared) = (port.dtype.config_name(), dtype.config_name());
+        let what = format!("sequence control '{name}': model has {model}, config says {declared}");
         report.fault(field, code::TYPE, what);
     }
 }
@@ -246,16 +246,17 @@ fn check_state(report: &mut Report<'_>, graph: &Signature, field: &str, state: &
 }
 
 /// Whether a state's tensor has the configured dims, with an open batch dimension at `axis` if there is one.
-fn state_fits(tensor: &Dims, said: &Dims, axis: Option<usize>, gives: bool) -> bool {
-    let fits_dim = |model: Dim, said: Dim| model == said || model == Dim::Any || (gives && said == Dim::Any);
+fn state_fits(tensor: &Dims, declared: &Dims, axis: Option<usize>, gives: bool) -> bool {
+    let fits_dim =
+        |model: Dim, declared: Dim| model == declared || model == Dim::Any || (gives && declared == Dim::Any);
     let is_open = axis.is_none_or(|axis| tensor.0.get(axis) == Some(&Dim::Any));
-    is_open && agree(tensor, said, axis, fits_dim)
+    is_open && agree(tensor, declared, axis, fits_dim)
 }
 
 /// The axis of a state's batch in its input tensor, if it differs from the configured one.
 pub(super) fn moved_axis(report: &Report<'_>, tensor: &Dims, state: &State) -> Option<usize> {
-    let said = Dims::from_wire(&state.dims);
-    let fits_at = |axis: usize| state_fits(tensor, &said, Some(axis), false);
+    let declared = Dims::from_wire(&state.dims);
+    let fits_at = |axis: usize| state_fits(tensor, &declared, Some(axis), false);
     let axis = report.batches().then(|| report.batch_axis(&state.input_name))?;
     if fits_at(axis) { None } else { (0..tensor.rank()).find(|other| fits_at(*other)) }
 }
@@ -263,12 +264,12 @@ pub(super) fn moved_axis(report: &Report<'_>, tensor: &Dims, state: &State) -> O
 /// Checks that a state's tensor has the configured dims with the batch at one axis. A dimension that the model leaves open fits anything.
 /// In an output, a dimension that the configuration leaves open fits too, because each run is checked.
 fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &Port, state: &State) {
-    let said = Dims::from_wire(&state.dims);
+    let declared = Dims::from_wire(&state.dims);
     let name = &state.input_name;
     let gives = verb == "gives";
-    let fits_at = |axis: usize| state_fits(&port.dims, &said, Some(axis), gives);
+    let fits_at = |axis: usize| state_fits(&port.dims, &declared, Some(axis), gives);
     let axis = report.batches().then(|| report.batch_axis(name));
-    let fits = state_fits(&port.dims, &said, axis, gives);
+    let fits = state_fits(&port.dims, &declared, axis, gives);
     if fits {
         return;
     }
@@ -277,7 +278,7 @@ fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &st
         let open = |axis: &usize| port.dims.0.get(*axis) == Some(&Dim::Any);
         let batch =
             axis.map(|axis| Some(axis).filter(open).or_else(|| (0..port.dims.rank()).find(open)).unwrap_or(axis));
-        let mut what = format!("{label}: model {verb} {}, config says dims {said}", drawn(&port.dims, batch));
+        let mut what = format!("{label}: model {verb} {}, config says dims {declared}", drawn(&port.dims, batch));
         if let Some(other) = batch.filter(|other| Some(*other) != axis) {
             let rest = Dims(port.dims.0.iter().enumerate().filter(|(n, _)| *n != other).map(|(_, d)| *d).collect());
             what.push_str(&format!(

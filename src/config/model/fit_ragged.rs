@@ -73,8 +73,8 @@ fn check_target(
         return report.fault(&field, code::NO_INPUT, what);
     };
     if let Some(dtype) = dtype.filter(|dtype| *dtype != port.dtype) {
-        let (model, said) = (port.dtype.config_name(), dtype.config_name());
-        report.fault(&field, code::TYPE, format!("batch input \"{name}\": model has {model}, config says {said}"));
+        let (model, declared) = (port.dtype.config_name(), dtype.config_name());
+        report.fault(&field, code::TYPE, format!("batch input \"{name}\": model has {model}, config says {declared}"));
     }
     if !fits(&port.dims) {
         let what = format!("batch input \"{name}\": model takes {}, and its kind needs {wants}", port.dims);

@@ -235,9 +235,9 @@ fn input_named(config: &ModelConfig, name: &str) -> Option<usize> {
 }
 
 /// The shape on the graph's side. A plug-in that is the model gets tensors in the clients' shape.
-fn reshape(report: &Report<'_>, said: Option<&ModelTensorReshape>, scalar: bool) -> Option<Dims> {
-    let said = said.filter(|_| report.toml.keys.model.is_none());
-    if scalar { Some(Dims::default()) } else { said.map(|r| Dims::from_wire(&r.shape)) }
+fn reshape(report: &Report<'_>, reshape: Option<&ModelTensorReshape>, scalar: bool) -> Option<Dims> {
+    let reshape = reshape.filter(|_| report.toml.keys.model.is_none());
+    if scalar { Some(Dims::default()) } else { reshape.map(|r| Dims::from_wire(&r.shape)) }
 }
 
 fn constants(report: &Report<'_>, graph: &Signature) -> Vec<Constant> {

@@ -287,9 +287,9 @@ fn an_input_may_be_optional_only_if_the_graph_has_a_value_for_it() {
 #[test]
 fn every_fault_of_a_configuration_alone_is_reported() {
     let graph = graph(&[], &[]);
-    let said: Vec<String> =
+    let message: Vec<String> =
         SENTENCES.iter().map(|c| format!("{c}\n    {}", faults(c, "", &graph).join("\n    "))).collect();
-    insta::assert_snapshot!(said.join("\n"));
+    insta::assert_snapshot!(message.join("\n"));
 }
 
 const SENTENCES: &[&str] = &[
@@ -371,11 +371,11 @@ fn an_initial_state_file_must_have_the_size_of_the_state() {
     assert_eq!((&initial.shape, &initial.data), (&Shape::new(&[3]), &InitialData::File(model.join("initial_state/h"))));
     let short = settle_in(&model, &config("4", "h"), "", &graph).unwrap_err();
     let file = model.join("initial_state/h");
-    let said = format!(
+    let message = format!(
         "initial_state setting expects 16 bytes, but the data provided from {} only has 12 bytes.",
         file.display()
     );
-    assert!(short[0].ends_with(&said), "{short:?}");
+    assert!(short[0].ends_with(&message), "{short:?}");
     assert!(settle_in(&model, &config("4", "none"), "", &graph).unwrap_err()[0].ends_with("cannot be read"));
 }
 

@@ -25,8 +25,8 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&Path) -> Option
             );
             report.fault(&format!("{field}.batch_size"), code::BATCHING, what);
         }
-        for (input, said) in &sample.inputs {
-            check_input(report, &field, input, said, file_size);
+        for (input, given) in &sample.inputs {
+            check_input(report, &field, input, given, file_size);
         }
         check_names(report, &field, sample);
     }

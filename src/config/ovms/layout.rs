@@ -50,7 +50,7 @@ struct LayoutPlan {
 }
 
 fn plan(model: &OvmsModel, versions: &[(u64, PathBuf)]) -> Result<LayoutPlan, String> {
-    let said = |error: io::Error| error.to_string();
+    let as_text = |error: io::Error| error.to_string();
     let newest = versions.last().ok_or_else(|| format!("{} has no version to serve", model.base_path.display()))?;
     let own = own_config(model);
     let low_latency = model.stateful.is_some_and(|stateful| stateful.low_latency_transformation);
@@ -61,7 +61,7 @@ fn plan(model: &OvmsModel, versions: &[(u64, PathBuf)]) -> Result<LayoutPlan, St
         ));
     }
     if has_own_config(model) {
-        return Ok(LayoutPlan { config: fs_err::read_to_string(&own).map_err(said)?, graphs: Vec::new() });
+        return Ok(LayoutPlan { config: fs_err::read_to_string(&own).map_err(as_text)?, graphs: Vec::new() });
     }
     let file = onnx_file(&newest.1)?;
     let Some(stateful) = model.stateful else {
@@ -78,7 +78,7 @@ fn plan(model: &OvmsModel, versions: &[(u64, PathBuf)]) -> Result<LayoutPlan, St
     let mut newest = None;
     for (number, path) in versions {
         let name = onnx_file(path)?;
-        let bytes = fs_err::read(path.join(&name)).map_err(said)?;
+        let bytes = fs_err::read(path.join(&name)).map_err(as_text)?;
         let transformed = onnx::transform(&bytes).map_err(|e| format!("{}: {e}", path.join(&name).display()))?;
         graphs.push((*number, name, transformed.model.clone()));
         newest = Some(transformed);
@@ -94,28 +94,28 @@ pub(super) fn write_one(
     scan_minutes: u32,
     files: VersionFiles,
 ) -> Result<(), String> {
-    let said = |error: io::Error| error.to_string();
+    let as_text = |error: io::Error| error.to_string();
     if model.name.contains(['/', '\0']) || matches!(model.name.as_str(), "." | "..") {
         return Err("the name must be that of a folder".to_owned());
     }
     let directory = folder.join(&model.name);
-    let versions = versions(&model.base_path).map_err(said)?;
+    let versions = versions(&model.base_path).map_err(as_text)?;
     let LayoutPlan { config, graphs } = plan(model, &versions)?;
-    fs_err::create_dir_all(&directory).map_err(said)?;
-    write_file(&directory.join("config.pbtxt"), config.as_bytes()).map_err(said)?;
+    fs_err::create_dir_all(&directory).map_err(as_text)?;
+    write_file(&directory.join("config.pbtxt"), config.as_bytes()).map_err(as_text)?;
     let toml = sequor_toml(model, scan_minutes, has_own_config(model));
-    write_file(&directory.join("sequor.toml"), toml.as_bytes()).map_err(said)?;
+    write_file(&directory.join("sequor.toml"), toml.as_bytes()).map_err(as_text)?;
     let is_gone = |name: &OsStr| {
         let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
         number.is_some_and(|number| !versions.iter().any(|(of, _)| *of == number))
     };
-    remove_entries(&directory, is_gone).map_err(said)?;
+    remove_entries(&directory, is_gone).map_err(as_text)?;
     for (number, path) in &versions {
-        let path = std::path::absolute(path).map_err(said)?;
+        let path = std::path::absolute(path).map_err(as_text)?;
         let to = directory.join(number.to_string());
         let graph = graphs.iter().find(|(of, ..)| of == number);
         match (graph, files) {
-            (None, VersionFiles::Link) => link(&path, &to).map_err(said)?,
+            (None, VersionFiles::Link) => link(&path, &to).map_err(as_text)?,
             (graph, files) => version(&path, &to, graph.map(|(_, name, bytes)| (name.as_str(), bytes)), files)?,
         }
     }
@@ -124,19 +124,19 @@ pub(super) fn write_one(
 
 /// Creates a version's folder. A changed graph is written; every other file is linked or copied.
 fn version(from: &Path, to: &Path, graph: Option<(&str, &Vec<u8>)>, files: VersionFiles) -> Result<(), String> {
-    let said = |error: io::Error| error.to_string();
+    let as_text = |error: io::Error| error.to_string();
     if to.is_symlink() {
-        remove(to).map_err(said)?;
+        remove(to).map_err(as_text)?;
     }
-    fs_err::create_dir_all(to).map_err(said)?;
-    remove_entries(to, |name| !from.join(name).exists()).map_err(said)?;
-    for entry in fs_err::read_dir(from).map_err(said)? {
-        let entry = entry.map_err(said)?;
+    fs_err::create_dir_all(to).map_err(as_text)?;
+    remove_entries(to, |name| !from.join(name).exists()).map_err(as_text)?;
+    for entry in fs_err::read_dir(from).map_err(as_text)? {
+        let entry = entry.map_err(as_text)?;
         let (name, path) = (entry.file_name(), entry.path());
         match graph.filter(|(graph, _)| name.to_str() == Some(graph)) {
-            Some((_, bytes)) => write_file(&to.join(name), bytes).map_err(said)?,
-            None if files == VersionFiles::Link => link(&path, &to.join(name)).map_err(said)?,
-            None if path.is_file() => fs_err::copy(path, to.join(name)).map(|_| ()).map_err(said)?,
+            Some((_, bytes)) => write_file(&to.join(name), bytes).map_err(as_text)?,
+            None if files == VersionFiles::Link => link(&path, &to.join(name)).map_err(as_text)?,
+            None if path.is_file() => fs_err::copy(path, to.join(name)).map(|_| ()).map_err(as_text)?,
             None => {}
         }
     }

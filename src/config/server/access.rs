@@ -353,13 +353,13 @@ mod tests {
         for text in
             ["", "s3cret", "health", "health:", "health:k", "health:k=", ":k=s3cret", "health,k=s3cret", "k=s3cret:a=b"]
         {
-            let said = fault(&[text]);
-            assert!(said.starts_with("--http-restricted-api option format is"), "{text}: {said}");
-            assert!(!said.contains("s3cret"), "{said}");
+            let message = fault(&[text]);
+            assert!(message.starts_with("--http-restricted-api option format is"), "{text}: {message}");
+            assert!(!message.contains("s3cret"), "{message}");
         }
         for text in ["health:a key=s3cret", "health:k= s3cret", "health:k=s3cret\u{7}"] {
-            let said = fault(&[text]);
-            assert!(!said.contains("s3cret"), "{said}");
+            let message = fault(&[text]);
+            assert!(!message.contains("s3cret"), "{message}");
         }
     }
 

@@ -28,23 +28,23 @@ const MIB: u64 = 1 << 20;
 /// Fills in `limits.queued` and `limits.state` if they are not set. States get three quarters of the memory less `limits.queued`, but at
 /// least a quarter. The rest is for models, plug-ins and the program.
 pub(super) fn by_memory(
-    said: &ServerLimits,
+    given: &ServerLimits,
     origins: &BTreeMap<&'static str, Origin>,
     memory: Option<&HostMemory>,
 ) -> LimitsByMemory {
-    let (mut limits, mut sources) = (*said, BTreeMap::new());
+    let (mut limits, mut sources) = (*given, BTreeMap::new());
     let Some(HostMemory { bytes, source }) = memory else { return LimitsByMemory { limits, sources } };
     let (quarter, of) = (rounded(bytes / 4), format!("{} ({source})", human(*bytes)));
-    if !origins.contains_key("limits.queued") && quarter < said.queued.0 {
+    if !origins.contains_key("limits.queued") && quarter < given.queued.0 {
         // A request of the maximum size must fit.
-        let (queued, why) = match quarter.max(said.request.0) {
+        let (queued, why) = match quarter.max(given.request.0) {
             queued if queued == quarter => (queued, format!("a quarter of {of}")),
             queued => (queued, format!("limits.request, which is more than a quarter of {of}")),
         };
-        limits.queued = Size(queued.min(said.queued.0));
+        limits.queued = Size(queued.min(given.queued.0));
         sources.insert("limits.queued", why);
     }
-    if said.state.is_none() {
+    if given.state.is_none() {
         let (rest, least) = (rounded(bytes / 4 * 3).saturating_sub(limits.queued.0), quarter);
         let why = match rest >= least {
             true => format!("three quarters of {of}, less limits.queued"),
@@ -72,9 +72,9 @@ mod tests {
         let origins = set.iter().map(|key| (*key, Origin::Flag("--x".to_owned()))).collect();
         let host = HostMemory { bytes: memory, source: "memory.max of /sys/fs/cgroup".to_owned() };
         let LimitsByMemory { limits, sources } = by_memory(&of, &origins, Some(&host));
-        let said: Vec<String> =
+        let given: Vec<String> =
             sources.values().map(|why| why.replace(" (memory.max of /sys/fs/cgroup)", "")).collect();
-        (limits.queued.0 / MIB, limits.state.map(|state| state.0 / MIB), said.join("; "))
+        (limits.queued.0 / MIB, limits.state.map(|state| state.0 / MIB), given.join("; "))
     }
 
     #[test]

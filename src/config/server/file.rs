@@ -443,8 +443,8 @@ mod tests {
 
     /// The field names in serde's error about an unknown field.
     fn fields(text: &str) -> BTreeSet<String> {
-        let said = toml::from_str::<ServerFile>(text).unwrap_err().message().to_owned();
-        let (_, names) = said.split_once("expected").unwrap();
+        let shown = toml::from_str::<ServerFile>(text).unwrap_err().message().to_owned();
+        let (_, names) = shown.split_once("expected").unwrap();
         names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
     }
 

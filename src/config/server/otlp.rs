@@ -57,14 +57,14 @@ fn collector_url(text: &str, protocol: OtlpProtocol, names_traces: bool) -> Opti
 
 /// The settings, if traces are exported. `node` is the name of this server.
 pub(super) fn resolve(
-    said: &Otlp,
+    section: &Otlp,
     endpoint_origin: &Origin,
     variable: &dyn Fn(&str) -> Option<String>,
     node: &str,
 ) -> Result<Option<OtlpSettings>, Fault> {
     let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
     let is_disabled = set("OTEL_SDK_DISABLED").is_some_and(|value| value.trim().eq_ignore_ascii_case("true"));
-    let Some(endpoint) = said.endpoint.as_deref().filter(|endpoint| !endpoint.is_empty() && !is_disabled) else {
+    let Some(endpoint) = section.endpoint.as_deref().filter(|endpoint| !endpoint.is_empty() && !is_disabled) else {
         return Ok(None);
     };
     let names_traces = *endpoint_origin == Origin::Environment(TRACES_ENDPOINT.to_owned());
@@ -73,7 +73,7 @@ pub(super) fn resolve(
     if endpoint.contains('@') {
         return Err(wrong("otlp.endpoint may hold no password; set OTEL_EXPORTER_OTLP_HEADERS".to_owned()));
     }
-    let (endpoint, is_tls) = collector_url(endpoint, said.protocol, names_traces).ok_or_else(|| {
+    let (endpoint, is_tls) = collector_url(endpoint, section.protocol, names_traces).ok_or_else(|| {
         wrong(format!("\"{endpoint}\" is no URL of a collector; write http://HOST:PORT or https://HOST:PORT"))
     })?;
     let of_variables = |names: &[&str]| -> Result<Vec<(String, String)>, Fault> {
@@ -98,8 +98,8 @@ pub(super) fn resolve(
     Ok(Some(OtlpSettings {
         endpoint,
         is_tls,
-        protocol: said.protocol,
-        sample: said.sample,
+        protocol: section.protocol,
+        sample: section.sample,
         timeout: milliseconds.map_or(TIMEOUT, Duration::from_millis),
         authority: authority.map(PathBuf::from),
         resource: resource(attributes, set("OTEL_SERVICE_NAME"), node),

@@ -93,30 +93,30 @@ pub fn load(
     }
     layers.environment(variable);
     layers.flags(given);
-    let said = layers.merged();
+    let file = layers.merged();
     let mut faults = std::mem::take(&mut layers.faults);
-    faults.extend(meaningless(&said, &layers));
-    let restricted = restricted(&said, &layers).map_err(|wrong| faults.extend(wrong));
-    let auth = auth(&said, &layers).map_err(|wrong| faults.push(wrong));
-    let node = said.node.as_deref().unwrap_or(&host.name);
+    faults.extend(meaningless(&file, &layers));
+    let restricted = restricted(&file, &layers).map_err(|wrong| faults.extend(wrong));
+    let auth = auth(&file, &layers).map_err(|wrong| faults.push(wrong));
+    let node = file.node.as_deref().unwrap_or(&host.name);
     let otlp =
-        otlp::resolve(&said.otlp, &layers.origin("otlp.endpoint"), variable, node).map_err(|wrong| faults.push(wrong));
+        otlp::resolve(&file.otlp, &layers.origin("otlp.endpoint"), variable, node).map_err(|wrong| faults.push(wrong));
     match (restricted, auth, otlp) {
         (Ok(restricted), Ok(auth), Ok(otlp)) if faults.is_empty() => {
-            Ok(Settings { otlp, ..resolve(said, (restricted, auth), layers.origins, host) })
+            Ok(Settings { otlp, ..resolve(file, (restricted, auth), layers.origins, host) })
         }
         _ => Err(in_order(faults)),
     }
 }
 
 /// The restricted groups, or their faults.
-fn restricted(said: &ServerFile, layers: &Layers) -> Result<RestrictedGroups, Vec<Fault>> {
+fn restricted(file: &ServerFile, layers: &Layers) -> Result<RestrictedGroups, Vec<Fault>> {
     let parse = |path, texts, protocol| {
         let fault = |what| Fault { at: layers.origin(path).at(), code: code::VALUE, what };
         Restrictions::parse(texts, protocol).map_err(fault)
     };
-    let http = parse("http.restricted_api", &said.http.restricted_api, WireProtocol::Http);
-    let grpc = parse("grpc.restricted_protocol", &said.grpc.restricted_protocol, WireProtocol::Grpc);
+    let http = parse("http.restricted_api", &file.http.restricted_api, WireProtocol::Http);
+    let grpc = parse("grpc.restricted_protocol", &file.grpc.restricted_protocol, WireProtocol::Grpc);
     match (http, grpc) {
         (Ok(http), Ok(grpc)) => Ok(RestrictedGroups { http, grpc }),
         (http, grpc) => Err([http.err(), grpc.err()].into_iter().flatten().collect()),
@@ -124,10 +124,10 @@ fn restricted(said: &ServerFile, layers: &Layers) -> Result<RestrictedGroups, Ve
 }
 
 /// The settings of clients' keys, or their fault.
-fn auth(said: &ServerFile, layers: &Layers) -> Result<Option<ClientAuth>, Fault> {
+fn auth(file: &ServerFile, layers: &Layers) -> Result<Option<ClientAuth>, Fault> {
     let fault = |what| Fault { at: layers.origin("auth.restricted").at(), code: code::VALUE, what };
-    let keyed = KeyedGroups::parse(said.auth.restricted.as_deref()).map_err(fault)?;
-    let keys_file = said.auth.keys_file.clone();
+    let keyed = KeyedGroups::parse(file.auth.restricted.as_deref()).map_err(fault)?;
+    let keys_file = file.auth.keys_file.clone();
     match (keys_file.as_os_str().is_empty(), &keyed) {
         (false, _) => Ok(Some(ClientAuth { keys_file, keyed })),
         (true, KeyedGroups::AllButHealth) => Ok(None),
@@ -136,58 +136,58 @@ fn auth(said: &ServerFile, layers: &Layers) -> Result<Option<ClientAuth>, Fault>
 }
 
 /// The shared memory that clients may register. By default it is allowed only if all listeners are on local addresses.
-fn shared_memory(said: &ServerFile) -> SharedMemory {
+fn shared_memory(file: &ServerFile) -> SharedMemory {
     let is_local = |address: &str| address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    let http = !said.http.enabled || is_local(&said.http.address);
-    let grpc = !said.grpc.enabled || is_local(&said.grpc.address);
-    match said.shared_memory.allow {
+    let http = !file.http.enabled || is_local(&file.http.address);
+    let grpc = !file.grpc.enabled || is_local(&file.grpc.address);
+    match file.shared_memory.allow {
         Some(AllowSharedMemory::On) => SharedMemory::On,
-        Some(AllowSharedMemory::Prefix) => SharedMemory::Prefix(said.shared_memory.prefix.clone()),
+        Some(AllowSharedMemory::Prefix) => SharedMemory::Prefix(file.shared_memory.prefix.clone()),
         None if http && grpc => SharedMemory::On,
         Some(AllowSharedMemory::Off) | None => SharedMemory::Off,
     }
 }
 
 /// The capacities of the resources for which runs wait. Invalid entries were refused before.
-fn rates(said: &ServerFile) -> Option<Vec<ResourceLimit>> {
-    let limits = || said.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).ok()).collect();
-    (said.rate_limit == RateLimit::ExecutionCount).then(limits)
+fn rates(file: &ServerFile) -> Option<Vec<ResourceLimit>> {
+    let limits = || file.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).ok()).collect();
+    (file.rate_limit == RateLimit::ExecutionCount).then(limits)
 }
 
 fn resolve(
-    said: ServerFile,
+    file: ServerFile,
     (restricted, auth): (RestrictedGroups, Option<ClientAuth>),
     origins: BTreeMap<&'static str, Origin>,
     host: &HostInfo,
 ) -> Settings {
-    let (shared_memory, rates) = (shared_memory(&said), rates(&said));
-    let LimitsByMemory { limits, sources } = by_memory(&said.limits, &origins, host.memory.as_ref());
-    let said = ServerFile { limits, ..said };
-    let shown = shown(&said, &origins, &sources);
+    let (shared_memory, rates) = (shared_memory(&file), rates(&file));
+    let LimitsByMemory { limits, sources } = by_memory(&file.limits, &origins, host.memory.as_ref());
+    let file = ServerFile { limits, ..file };
+    let shown = shown(&file, &origins, &sources);
     Settings {
-        node: said.node.unwrap_or_else(|| host.name.clone()),
-        exit_on_error: said.exit_on_error,
-        cpu_only: said.cpu_only,
-        strict_readiness: said.strict_readiness,
-        record: (!said.record.as_os_str().is_empty()).then_some((said.record, said.record_max.0)),
+        node: file.node.unwrap_or_else(|| host.name.clone()),
+        exit_on_error: file.exit_on_error,
+        cpu_only: file.cpu_only,
+        strict_readiness: file.strict_readiness,
+        record: (!file.record.as_os_str().is_empty()).then_some((file.record, file.record_max.0)),
         rates,
-        model: said.model,
-        http: said.http,
-        grpc: said.grpc,
-        metrics: said.metrics,
-        admin: said.admin,
-        tls: Some(said.tls).filter(|tls| !tls.cert.as_os_str().is_empty()),
+        model: file.model,
+        http: file.http,
+        grpc: file.grpc,
+        metrics: file.metrics,
+        admin: file.admin,
+        tls: Some(file.tls).filter(|tls| !tls.cert.as_os_str().is_empty()),
         limits,
-        cache: said.cache,
-        connections: said.connections,
+        cache: file.cache,
+        connections: file.connections,
         shared_memory,
         restricted,
         auth,
-        drain: said.drain,
-        state: said.state,
-        runtime: said.runtime,
-        log: said.log,
-        plugins: said.plugins,
+        drain: file.drain,
+        state: file.state,
+        runtime: file.runtime,
+        log: file.log,
+        plugins: file.plugins,
         otlp: None,
         origins,
         shown,

@@ -111,9 +111,9 @@ fn faults_of_all_settings_layers_are_reported_together() {
 #[test]
 fn an_open_admin_needs_keys_or_client_certificates() {
     let open = ["--admin-address", "0.0.0.0"];
-    let said = "--admin-address: admin on 0.0.0.0:8003 without keys or client certificates would let anyone load code. \
+    let message = "--admin-address: admin on 0.0.0.0:8003 without keys or client certificates would let anyone load code. \
         Set admin.keys_file, tls.client_ca, or admin.address = \"127.0.0.1\".";
-    assert_eq!(settings("", &[], &open).unwrap_err(), [said]);
+    assert_eq!(settings("", &[], &open).unwrap_err(), [message]);
     let with = |more: &[&str]| settings("", &[], &[&open[..], more].concat()).map(|s| s.admin.address);
     assert_eq!(with(&["--admin-keys-file", "k"]), Ok("0.0.0.0".to_owned()));
     let mutual = ["--tls-cert", "c", "--tls-key", "k", "--tls-client-ca", "a"];
@@ -142,10 +142,10 @@ fn a_wrong_file_is_told_at_its_line() {
     assert!(fault("[http]\nport = 70000").starts_with("sequor.toml:2:8: invalid value"));
     assert_eq!(fault("\nschema = 2"), "sequor.toml:2:1: schema must be 1");
     for prefix in ["/", "//"] {
-        let said = fault(&format!("[shared_memory]\nallow = \"prefix\"\nprefix = \"{prefix}\""));
+        let message = fault(&format!("[shared_memory]\nallow = \"prefix\"\nprefix = \"{prefix}\""));
         assert!(
-            said.starts_with(&format!("sequor.toml:3:1: shared_memory.prefix \"{prefix}\" allows every")),
-            "{said}"
+            message.starts_with(&format!("sequor.toml:3:1: shared_memory.prefix \"{prefix}\" allows every")),
+            "{message}"
         );
     }
     let prefix =
@@ -190,8 +190,8 @@ fn a_fault_of_restricted_groups_has_its_place_and_no_secret() {
     let unknown = fault("[http]\nrestricted_api = [\"model-reposit:k=s3cret\"]\n", &[]);
     assert!(unknown.starts_with("sequor.toml:2:1: unknown restricted api 'model-reposit' ("), "{unknown}");
     for wrong in ["\"s3cret\"", "[\"s3cret\"]", "[[\"s3cret\"]]", "{ health = \"s3cret\" }"] {
-        let said = fault(&format!("[http]\nrestricted_api = {wrong}\n"), &[]);
-        assert!(!said.contains("s3cret"), "{said}");
+        let message = fault(&format!("[http]\nrestricted_api = {wrong}\n"), &[]);
+        assert!(!message.contains("s3cret"), "{message}");
     }
 }
 

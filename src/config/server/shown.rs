@@ -21,11 +21,11 @@ pub struct Shown {
 
 /// Lists every key. `sources` has the sources of the defaults that depend on the machine.
 pub(super) fn shown(
-    said: &ServerFile,
+    file: &ServerFile,
     origins: &BTreeMap<&'static str, Origin>,
     sources: &BTreeMap<&'static str, String>,
 ) -> Vec<Shown> {
-    let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
+    let table = toml::Table::try_from(file).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
     let row = |path: &'static str| Shown {
         key: path,

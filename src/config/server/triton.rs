@@ -304,29 +304,37 @@ mod tests {
 
     #[test]
     fn triton_flag_values_are_translated() {
-        let said = |how: FlagConversion, value: &str| how.translate(value);
+        let translated = |how: FlagConversion, value: &str| how.translate(value);
         let some = |text: &str| Ok(Some(text.to_owned()));
-        assert_eq!(said(FlagConversion::Unit("s"), "30"), some("30s"));
-        assert_eq!((said(FlagConversion::Not, "False"), said(FlagConversion::Not, "1")), (some("true"), some("false")));
-        assert_eq!((said(FlagConversion::OnOff, "true"), said(FlagConversion::OnOff, "0")), (some("on"), some("off")));
+        assert_eq!(translated(FlagConversion::Unit("s"), "30"), some("30s"));
         assert_eq!(
-            (said(FlagConversion::Verbosity, "0"), said(FlagConversion::Verbosity, "2")),
+            (translated(FlagConversion::Not, "False"), translated(FlagConversion::Not, "1")),
+            (some("true"), some("false"))
+        );
+        assert_eq!(
+            (translated(FlagConversion::OnOff, "true"), translated(FlagConversion::OnOff, "0")),
+            (some("on"), some("off"))
+        );
+        assert_eq!(
+            (translated(FlagConversion::Verbosity, "0"), translated(FlagConversion::Verbosity, "2")),
             (Ok(None), some("debug"))
         );
         assert_eq!(
-            (said(FlagConversion::Verbosity, "true"), said(FlagConversion::Quiet("warn"), "true")),
+            (translated(FlagConversion::Verbosity, "true"), translated(FlagConversion::Quiet("warn"), "true")),
             (some("debug"), Ok(None))
         );
-        assert_eq!(said(FlagConversion::Quiet("warn"), "false"), some("warn"));
-        assert_eq!(said(FlagConversion::DefaultBatch, "onnxruntime,default-max-batch-size=8"), some("8"));
-        assert_eq!(said(FlagConversion::DefaultBatch, "default-max-batch-size=8"), some("8"));
+        assert_eq!(translated(FlagConversion::Quiet("warn"), "false"), some("warn"));
+        assert_eq!(translated(FlagConversion::DefaultBatch, "onnxruntime,default-max-batch-size=8"), some("8"));
+        assert_eq!(translated(FlagConversion::DefaultBatch, "default-max-batch-size=8"), some("8"));
         for other in
             ["tensorflow,version=2", "tensorflow,default-max-batch-size=8", "stateful,default-max-batch-size=8"]
         {
-            assert_eq!(said(FlagConversion::DefaultBatch, other), Ok(None), "{other}");
+            assert_eq!(translated(FlagConversion::DefaultBatch, other), Ok(None), "{other}");
         }
-        assert_eq!(said(FlagConversion::LocalCache, "local,size=1048576"), some("1048576B"));
-        assert!(said(FlagConversion::LocalCache, "redis,host=r").is_err());
-        assert!(said(FlagConversion::Not, "maybe").is_err() && said(FlagConversion::Verbosity, "loud").is_err());
+        assert_eq!(translated(FlagConversion::LocalCache, "local,size=1048576"), some("1048576B"));
+        assert!(translated(FlagConversion::LocalCache, "redis,host=r").is_err());
+        assert!(
+            translated(FlagConversion::Not, "maybe").is_err() && translated(FlagConversion::Verbosity, "loud").is_err()
+        );
     }
 }

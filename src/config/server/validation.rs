@@ -16,22 +16,22 @@ use crate::config::units::{Size, Span};
 const LEAST_RECORD: u64 = 64 << 10;
 
 /// Faults of values that have the right type but no valid meaning.
-pub(super) fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
+pub(super) fn meaningless(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
     let mut faults = Vec::new();
-    if said.schema != 1 {
+    if file.schema != 1 {
         let at = layers.file_at(&["schema"]);
         faults.push(Fault { at, code: code::VALUE, what: "schema must be 1".to_owned() });
     }
-    if !said.http.enabled && !said.grpc.enabled {
+    if !file.http.enabled && !file.grpc.enabled {
         let what = "neither HTTP nor gRPC is enabled: nothing would be served".to_owned();
         faults.push(Fault { at: layers.origin("grpc.enabled").at(), code: code::VALUE, what });
     }
     let open = |is: bool, port: u16| if is { port } else { 0 };
     let ports = [
-        ("http.port", open(said.http.enabled, said.http.port)),
-        ("grpc.port", open(said.grpc.enabled, said.grpc.port)),
-        ("metrics.port", open(said.metrics.enabled, said.metrics.port)),
-        ("admin.port", open(said.admin.enabled, said.admin.port)),
+        ("http.port", open(file.http.enabled, file.http.port)),
+        ("grpc.port", open(file.grpc.enabled, file.grpc.port)),
+        ("metrics.port", open(file.metrics.enabled, file.metrics.port)),
+        ("admin.port", open(file.admin.enabled, file.admin.port)),
     ];
     for (n, (path, port)) in ports.iter().enumerate() {
         let earlier = ports.iter().take(n).find(|(_, p)| p == port && *port != 0);
@@ -41,20 +41,20 @@ pub(super) fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
             faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
         }
     }
-    faults.extend(load_without_control(said, layers));
-    faults.extend(unsafe_admin(said, layers));
-    faults.extend(half_a_tls(said, layers));
-    faults.extend(unclear_state(said, layers));
-    if said.shared_memory.allow == Some(AllowSharedMemory::Prefix) {
-        faults.extend(no_prefix(&said.shared_memory.prefix, layers));
+    faults.extend(load_without_control(file, layers));
+    faults.extend(unsafe_admin(file, layers));
+    faults.extend(half_a_tls(file, layers));
+    faults.extend(unclear_state(file, layers));
+    if file.shared_memory.allow == Some(AllowSharedMemory::Prefix) {
+        faults.extend(no_prefix(&file.shared_memory.prefix, layers));
     }
-    if said.record_max.0 < LEAST_RECORD {
+    if file.record_max.0 < LEAST_RECORD {
         let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
         faults.push(Fault { at: layers.origin("record_max").at(), code: code::VALUE, what });
     }
-    faults.extend(small_queue("limits.queued", Some(said.limits.queued), said, layers));
-    faults.extend(small_queue("limits.queued_per_peer", said.limits.queued_per_peer, said, layers));
-    for entry in &said.plugins.grants {
+    faults.extend(small_queue("limits.queued", Some(file.limits.queued), file, layers));
+    faults.extend(small_queue("limits.queued_per_peer", file.limits.queued_per_peer, file, layers));
+    for entry in &file.plugins.grants {
         let what = match entry.split_once('=').filter(|(plugin, _)| !plugin.is_empty()) {
             Some((_, grant)) if GRANTS.contains(&grant) => continue,
             Some((_, grant)) if grant.strip_prefix(GRANT_MODEL).is_some_and(|model| !model.is_empty()) => continue,
@@ -66,17 +66,17 @@ pub(super) fn meaningless(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
         };
         faults.push(Fault { at: layers.origin("plugins.grants").at(), code: code::VALUE, what });
     }
-    let wrong = said.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).err());
+    let wrong = file.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).err());
     let at = || layers.origin("rate_limit_resource").at();
     faults.extend(wrong.map(|what| Fault { at: at(), code: code::VALUE, what }));
-    faults.extend(against_rules(said, layers));
+    faults.extend(against_rules(file, layers));
     faults
 }
 
 /// The fault for models to load at the start, in a server that loads all models. The sentence begins like Triton's.
-fn load_without_control(said: &ServerFile, layers: &Layers) -> Option<Fault> {
-    let mode = match said.model.control_mode {
-        _ if said.model.load.is_empty() => return None,
+fn load_without_control(file: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let mode = match file.model.control_mode {
+        _ if file.model.load.is_empty() => return None,
         ControlMode::Explicit => return None,
         ControlMode::None => "none",
         ControlMode::Poll => "poll",
@@ -109,17 +109,17 @@ fn no_prefix(prefix: &str, layers: &Layers) -> Option<Fault> {
 const LEASES: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(60);
 
 /// Faults of the settings for a store that several servers share.
-fn unclear_state(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
+fn unclear_state(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
     let at = |path: &str, what: String| Fault { at: layers.origin(path).at(), code: code::VALUE, what };
     let mut faults = Vec::new();
-    if let Some(url) = &said.state.url {
+    if let Some(url) = &file.state.url {
         faults.extend(url.fault().map(|what| at("state.url", what.to_owned())));
-        if !said.state.dir.as_os_str().is_empty() {
+        if !file.state.dir.as_os_str().is_empty() {
             let what = "state.url and state.dir are both set: sequences are stored either in Redis or in a directory";
             faults.push(at("state.url", what.to_owned()));
         }
     }
-    if !LEASES.contains(&said.state.lease.0) {
+    if !LEASES.contains(&file.state.lease.0) {
         faults.push(at(
             "state.lease",
             format!("state.lease must be from {} to {}", Span(*LEASES.start()), Span(*LEASES.end())),
@@ -129,8 +129,8 @@ fn unclear_state(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
 }
 
 /// The fault for a maximum of queued bytes that is smaller than the largest request.
-fn small_queue(path: &'static str, queued: Option<Size>, said: &ServerFile, layers: &Layers) -> Option<Fault> {
-    let (queued, request) = (queued?, said.limits.request);
+fn small_queue(path: &'static str, queued: Option<Size>, file: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let (queued, request) = (queued?, file.limits.request);
     if queued >= request {
         return None;
     }
@@ -140,8 +140,8 @@ fn small_queue(path: &'static str, queued: Option<Size>, said: &ServerFile, laye
 }
 
 /// Faults of values that violate their key's rule.
-fn against_rules(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
-    let table = toml::Table::try_from(said).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
+fn against_rules(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
+    let table = toml::Table::try_from(file).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
     let refused = keys().filter_map(|key| Some((key.path, key.rule.refuse(key.kind, of(key.path)?)?)));
     let fault = |(path, why)| Fault { at: layers.origin(path).at(), code: code::VALUE, what: format!("{path} {why}") };
@@ -149,9 +149,9 @@ fn against_rules(said: &ServerFile, layers: &Layers) -> Vec<Fault> {
 }
 
 /// The fault for an unprotected admin listener on an address that other machines can reach.
-fn unsafe_admin(said: &ServerFile, layers: &Layers) -> Option<Fault> {
-    let AdminSection { enabled, address, port, keys_file, .. } = &said.admin;
-    let is_guarded = !keys_file.as_os_str().is_empty() || !said.tls.client_ca.as_os_str().is_empty();
+fn unsafe_admin(file: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let AdminSection { enabled, address, port, keys_file, .. } = &file.admin;
+    let is_guarded = !keys_file.as_os_str().is_empty() || !file.tls.client_ca.as_os_str().is_empty();
     // A text that is not an address is refused when the listener is bound.
     let is_local = address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if !enabled || is_local || is_guarded {
@@ -165,8 +165,8 @@ fn unsafe_admin(said: &ServerFile, layers: &Layers) -> Option<Fault> {
 }
 
 /// The fault for a certificate without its key, or a key without its certificate.
-fn half_a_tls(said: &ServerFile, layers: &Layers) -> Option<Fault> {
-    let TlsSection { cert, key, client_ca } = &said.tls;
+fn half_a_tls(file: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let TlsSection { cert, key, client_ca } = &file.tls;
     let [has_cert, has_key, has_ca] = [cert, key, client_ca].map(|path| !path.as_os_str().is_empty());
     let (there, lacks) = match (has_cert, has_key, has_ca) {
         (true, false, _) => ("tls.cert", "tls.key"),

@@ -28,8 +28,8 @@ mod tests {
     #[test]
     fn kernel_table_sizes_match_the_cuda_source() {
         assert_eq!((size_of::<RawSet>(), size_of::<RawRow>()), (48, 16));
-        for said in ["sizeof(Set) == 48", "sizeof(Row) == 16", "EACH = 4"] {
-            assert!(SOURCE.contains(said), "{said}");
+        for statement in ["sizeof(Set) == 48", "sizeof(Row) == 16", "EACH = 4"] {
+            assert!(SOURCE.contains(statement), "{statement}");
         }
         assert_eq!(formula::EACH, 4);
     }

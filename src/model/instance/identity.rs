@@ -97,14 +97,14 @@ impl Identity {
     pub(in crate::model) fn ask(&self, mut round: Box<Round>, decider: Option<&Decider>) -> Step {
         let answer = match decider {
             Some(decider) => decider.ask(&mut round),
-            None => RoundAnswer { said: nothing(&round), shadow: None },
+            None => RoundAnswer { answer: nothing(&round), shadow: None },
         };
         self.answer(decider, round, answer)
     }
 
     /// Passes an answer to the core, and compares a shadow's answer with the batch that runs.
     fn answer(&self, decider: Option<&Decider>, round: Box<Round>, answer: RoundAnswer) -> Step {
-        let step = self.model.answer(self.instance, round, answer.said);
+        let step = self.model.answer(self.instance, round, answer.answer);
         if let (Some(decider), Some(shadow)) = (decider, answer.shadow) {
             let ran: Option<Vec<Req>> = match &step {
                 Step::Run(taken) => Some(taken.batch.real().map(|row| row.req).collect()),
@@ -119,7 +119,7 @@ impl Identity {
     pub(super) fn ask_in_passing(&self, mut round: Box<Round>, decider: Option<&Decider>) -> Result<Step, Box<Round>> {
         let answer = match decider {
             Some(decider) => decider.try_ask(&mut round),
-            None => Some(RoundAnswer { said: nothing(&round), shadow: None }),
+            None => Some(RoundAnswer { answer: nothing(&round), shadow: None }),
         };
         urgency::as_any();
         let Some(answer) = answer else { return Err(round) };

@@ -32,10 +32,10 @@ pub(in crate::model) fn fill(
 ) {
     let (mut numbers, mut keys) = (meta.numbers.iter_mut(), meta.keys.iter_mut());
     for feature in &settings.features {
-        let said = value(feature, sources);
+        let value = value(feature, sources);
         match &feature.kind {
             FeatureKind::Number { default } => {
-                let number = match said {
+                let number = match value {
                     Some(SentValue::Number(n)) => Some(n),
                     Some(SentValue::Text(text)) => text.trim().parse().ok(),
                     None => None,
@@ -45,7 +45,7 @@ pub(in crate::model) fn fill(
                 }
             }
             FeatureKind::Key { default } => {
-                let text = match said {
+                let text = match value {
                     Some(SentValue::Text(text)) => Some(text),
                     Some(SentValue::Number(n)) => Some(n.to_string()),
                     None => default.clone(),

@@ -29,8 +29,8 @@ fn a_member_keeps_its_load_if_an_ensemble_cannot_use_the_new_load() {
     rig.put("b", "accumulate INT32 dims=2", &wide);
     let faults = load(&rig, "b");
     for ensemble in ["ab", "ba"] {
-        let said = format!("b: ensemble '{ensemble}' is in service and does not fit this load: ");
-        let fault = faults.iter().find(|fault| fault.starts_with(&said)).unwrap_or_else(|| panic!("{faults:?}"));
+        let message = format!("b: ensemble '{ensemble}' is in service and does not fit this load: ");
+        let fault = faults.iter().find(|fault| fault.starts_with(&message)).unwrap_or_else(|| panic!("{faults:?}"));
         assert!(fault.contains("inconsistent shape"), "{fault}");
     }
     assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "live sequences go on");

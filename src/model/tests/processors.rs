@@ -257,7 +257,7 @@ fn a_processor_that_cannot_serve_refuses_the_model() {
             Availability::Ready(_) => panic!("it is ready"),
         }
     };
-    let ends = |said: &str, with: &str| assert!(said.ends_with(with), "{said}");
+    let ends = |message: &str, with: &str| assert!(message.ends_with(with), "{message}");
     let absent = refused("[[plugins.processor]]\nuse = \"guests\"\n");
     assert!(absent.contains("sequor.toml:2:1: guests: there is no plug-in \"guests\": "), "{absent}");
     ends(&absent, "; did you mean \"guest\"?");

@@ -195,8 +195,8 @@ fn with_every_a_crash_does_not_count_idle_time_of_an_outdated_state() {
 fn a_counting_client_continues_from_the_durable_step_with_durability_every() {
     let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST);
     let first = machine.serve();
-    let said = first.send(7, 1, |s| (s.start, s.step) = (true, Some(1))).unwrap();
-    assert_eq!(said.parameters, [("sequor_durable_step".to_owned(), Parameter::Int(0))]);
+    let message = first.send(7, 1, |s| (s.start, s.step) = (true, Some(1))).unwrap();
+    assert_eq!(message.parameters, [("sequor_durable_step".to_owned(), Parameter::Int(0))]);
     first.sum(8, 5, start);
     (2..=4).for_each(|n| assert_eq!(first.sum(7, 1, |s| s.step = Some(n)), n as i32));
     // After this call the store has finished its earlier work.

@@ -317,8 +317,8 @@ fn a_processor_that_does_not_fit_is_refused_at_load() {
     let refused = |guest: ProcessorWat<'_>| try_chain(&[ProcessorWat::default(), guest]).unwrap_err();
     let manifest = "reads = [\"x\", \"z\"]\n";
     let (at, what) = refused(ProcessorWat { manifest, ..ProcessorWat::default() });
-    let said = "reads names \"z\", which is no input of requests and no output of the model";
-    assert_eq!((at, what.as_str()), (1, said));
+    let message = "reads names \"z\", which is no input of requests and no output of the model";
+    assert_eq!((at, what.as_str()), (1, message));
     assert_eq!(
         refused(ProcessorWat { configure: "unreachable", ..ProcessorWat::default() }).1,
         "it gave up (unreachable), in configure"
@@ -332,8 +332,8 @@ fn a_processor_that_does_not_fit_is_refused_at_load() {
     let guest = ProcessorWat { configure: renamed, ..ProcessorWat::default() };
     assert!(try_chain(&[guest]).is_ok(), "pre gives what the model takes");
     let refused = |guest: ProcessorWat<'_>| try_chain(&[guest]).unwrap_err().1;
-    let said = "input \"a\" is not read, and the model has no input of that name and type to pass it to";
-    assert_eq!(refused(ProcessorWat { manifest: "wants = [\"post\"]\n", ..guest }), said);
+    let message = "input \"a\" is not read, and the model has no input of that name and type to pass it to";
+    assert_eq!(refused(ProcessorWat { manifest: "wants = [\"post\"]\n", ..guest }), message);
     assert!(
         refused(ProcessorWat { on_failure: OnFailure::Bypass, ..guest }).starts_with("on_failure = \"bypass\" needs")
     );

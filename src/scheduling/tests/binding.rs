@@ -92,7 +92,7 @@ fn three_strikes_within_a_minute_park_a_plug_in_and_end_its_questions() {
 
 #[test]
 fn nonsense_is_a_strike_that_the_instance_survives() {
-    let said = [
+    let cases = [
         (Does::Beyond, "index", "plan answered index 5 of 2 candidates"),
         (Does::Twice, "repeat", "plan answered 0 twice"),
         (
@@ -101,7 +101,7 @@ fn nonsense_is_a_strike_that_the_instance_survives() {
             "plan answered index 2 of 2 candidates, and index 3 of 2 candidates, and index 4 of 2 candidates",
         ),
     ];
-    for (does, kind, sentence) in said {
+    for (does, kind, sentence) in cases {
         let mut rig = Rig::open(plans(), |_| {});
         rig.version.does(does);
         rig.starts(1..=2);
@@ -382,7 +382,7 @@ fn a_thread_that_has_other_work_never_waits_for_a_guest() {
     assert_eq!((round.news.len(), rig.binding.show().fallbacks), (asked.news.len(), 0), "nothing has happened");
     drop(called);
     let answer = rig.decider().try_ask(&mut round).unwrap();
-    assert!(matches!(answer.said, PolicyAnswer::Plan(Ok(Decision::Fire))), "{answer:?}");
+    assert!(matches!(answer.answer, PolicyAnswer::Plan(Ok(Decision::Fire))), "{answer:?}");
 }
 
 #[test]

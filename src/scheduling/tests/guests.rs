@@ -102,8 +102,8 @@ fn round(component: &SchedulerComponent) -> Round {
 
 /// Asks a started guest, and checks its answer against the core's rules.
 fn ask(guest: &mut SchedulerGuest, mut round: Round) -> Result<(PolicyAnswer, Round), CallError> {
-    let said = PolicyAnswer::Plan(Ok(guest.plan(0, &round.see, &Events::default(), &mut round.picks)?));
-    Ok((said, round))
+    let message = PolicyAnswer::Plan(Ok(guest.plan(0, &round.see, &Events::default(), &mut round.picks)?));
+    Ok((message, round))
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn well_behaved_guests_give_valid_answers() {
         let events = Events { kind: vec![1, 3], sequence: vec![1, 1], amount: vec![0, 1], keys: vec![7; 2] };
         guest.observe(&events).unwrap();
         if component.manifest().hooks.plan {
-            let (said, round) = ask(&mut guest, round(&component)).unwrap();
-            assert_eq!(round.check(&said), Ok(()), "{name}: {said:?} {:?}", round.picks);
+            let (message, round) = ask(&mut guest, round(&component)).unwrap();
+            assert_eq!(round.check(&message), Ok(()), "{name}: {message:?} {:?}", round.picks);
         }
         if component.manifest().hooks.admit {
             let round = round(&component);
@@ -165,8 +165,8 @@ fn hostile_guests_are_stopped_and_the_reason_is_reported() {
         [("beyond", PolicyFault::Index), ("twice", PolicyFault::Repeat), ("shapes", PolicyFault::Shapes)]
     {
         let (mut guest, ..) = hostile(&component, does, "");
-        let (said, round) = ask(&mut guest, round(&component)).unwrap();
-        assert_eq!(round.check(&said), Err(fault), "{does}: {:?}", round.picks);
+        let (text, round) = ask(&mut guest, round(&component)).unwrap();
+        assert_eq!(round.check(&text), Err(fault), "{does}: {:?}", round.picks);
         assert!(ask(&mut guest, round).is_ok(), "{does}");
     }
     // Floods are limited.
@@ -282,8 +282,8 @@ fn an_exception_is_reported_with_its_line_in_javascript() {
     let refused = guest.configure("{\"weights\": {\"gold\": 0}}", &facts(&component)).unwrap().unwrap_err();
     assert_eq!(refused, "RangeError: weights.gold must be above 0 at plugin.js:19");
     assert_eq!(guest.configure("", &facts(&component)).unwrap(), Ok(()));
-    let (said, round) = ask(&mut guest, round(&component)).unwrap();
-    assert_eq!(round.check(&said), Ok(()), "{:?}", round.picks);
+    let (text, round) = ask(&mut guest, round(&component)).unwrap();
+    assert_eq!(round.check(&text), Ok(()), "{:?}", round.picks);
     let bare = Columns { len: 1, ..Columns::default() };
     let struck = guest.plan(0, &bare, &Events::default(), &mut Picks::default()).unwrap_err();
     let message = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:47";

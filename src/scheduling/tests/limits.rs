@@ -140,8 +140,8 @@ fn a_too_long_plan_is_kept_only_up_to_its_fault() {
 }
 
 fn plan_of(guest: &SchedulerWat<'_>) -> Picks {
-    let (said, picks) = plan(&mut patient(guest), 3);
-    said.unwrap();
+    let (message, picks) = plan(&mut patient(guest), 3);
+    message.unwrap();
     picks
 }
 

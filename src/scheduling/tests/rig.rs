@@ -269,9 +269,9 @@ impl Rig {
             next = match next {
                 Next::Ask(mut round) => {
                     let answer = self.decider().ask(&mut round);
-                    let admits = matches!(answer.said, PolicyAnswer::Admit(_));
+                    let admits = matches!(answer.answer, PolicyAnswer::Admit(_));
                     let mut core = self.desk.core.lock();
-                    let after = core.answer(now, round, answer.said, &mut out);
+                    let after = core.answer(now, round, answer.answer, &mut out);
                     let after = if admits { core.next(now, who, &mut out) } else { after };
                     drop(core);
                     self.compare(answer.shadow, &after);

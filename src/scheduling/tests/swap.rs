@@ -34,9 +34,9 @@ impl Rig {
 
     /// Asks the question. Returns whether the instance asks again.
     fn put(&mut self, (mut round, decider): (Box<Round>, Decider)) -> Next {
-        let said = decider.ask(&mut round).said;
+        let answer = decider.ask(&mut round).answer;
         let mut out = Vec::new();
-        let next = self.desk.core.lock().answer(Time::ZERO, round, said, &mut out);
+        let next = self.desk.core.lock().answer(Time::ZERO, round, answer, &mut out);
         self.take(out);
         next
     }
@@ -137,12 +137,12 @@ fn the_round_that_parks_a_plug_in_counts_once_in_any_order() {
         rig.starts(1..=1);
         rig.version.does(Does::Trap);
         let (mut round, decider) = rig.fetched();
-        let said = decider.ask(&mut round).said;
+        let answer = decider.ask(&mut round).answer;
         if keeper_first {
             rig.keep();
         }
         let mut out = Vec::new();
-        let next = rig.desk.core.lock().answer(Time::ZERO, round, said, &mut out);
+        let next = rig.desk.core.lock().answer(Time::ZERO, round, answer, &mut out);
         rig.take(out);
         rig.keep();
         rig.take(Vec::new());

@@ -56,9 +56,9 @@ pub(super) fn struck_by_default(guest: &SchedulerWat<'_>) -> CallError {
 fn a_guest_fires_what_it_picks() {
     let mut guest = start(&SchedulerWat::default());
     for (len, fired) in [(0, 0), (1, 1), (3, 3), (1024, 4)] {
-        let (said, picks) = plan(&mut guest, len);
+        let (message, picks) = plan(&mut guest, len);
         let decision = if fired == 0 { Decision::Wait(Time::NEVER) } else { Decision::Fire };
-        assert_eq!((said, picks.fire), (Ok(decision), (0..fired).collect::<Vec<u32>>()));
+        assert_eq!((message, picks.fire), (Ok(decision), (0..fired).collect::<Vec<u32>>()));
     }
 }
 
@@ -72,8 +72,8 @@ fn columns_arrive_as_they_were_sent() {
             (i32.shl (i32.sub (i32.load offset=88 (local.get 0)) (i32.const 1)) (i32.const 3)))))
         (i32.store (i32.const 2052) (i32.load (local.get 0)))
         (i32.const 1024)";
-    let (said, picks) = plan(&mut start(&SchedulerWat { plan: echo, ..SchedulerWat::default() }), 100);
-    assert_eq!((said, picks.fire), (Ok(Decision::Fire), vec![99, 7_000]));
+    let (message, picks) = plan(&mut start(&SchedulerWat { plan: echo, ..SchedulerWat::default() }), 100);
+    assert_eq!((message, picks.fire), (Ok(Decision::Fire), vec![99, 7_000]));
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn plan_answers_decode_to_the_built_in_policy_or_a_wait_with_rejections() {
         (i32.store8 (i32.const 2056) (i32.const 1))
         (i32.store8 (i32.const 1048) (i32.const 1)) (i64.store (i32.const 1056) (i64.const 9000))
         (i32.const 1024)";
-    let (said, picks) = plan(&mut start(&SchedulerWat { plan: wait, ..SchedulerWat::default() }), 3);
-    assert_eq!(said, Ok(Decision::Wait(Time(9_000_000))));
+    let (message, picks) = plan(&mut start(&SchedulerWat { plan: wait, ..SchedulerWat::default() }), 3);
+    assert_eq!(message, Ok(Decision::Wait(Time(9_000_000))));
     assert_eq!(picks, Picks { fire: vec![], reject: vec![Rejection { candidate: 2, code: 42, ends: true }] });
 }
 
@@ -107,9 +107,12 @@ fn admission_answers_are_decoded_as_the_contract_defines() {
         "{stores} (i32.store (i32.const 1024) (i32.const 2048)) (i32.store (i32.const 1028) (i32.const 5)) (i32.const 1024)"
     );
     let mut guest = start(&SchedulerWat { admit: &admit, ..SchedulerWat::default() });
-    let said = guest.admit(&see(5), &[1, 2], &see(1), &Events::default()).unwrap();
+    let message = guest.admit(&see(5), &[1, 2], &see(1), &Events::default()).unwrap();
     let take = |instance| Admission::Take { instance };
-    assert_eq!(said, [take(1), Admission::Evict { victim: 0 }, Admission::Defer, Admission::Reject(9), take(u16::MAX)]);
+    assert_eq!(
+        message,
+        [take(1), Admission::Evict { victim: 0 }, Admission::Defer, Admission::Reject(9), take(u16::MAX)]
+    );
 }
 
 #[test]

@@ -144,8 +144,8 @@ async fn small_http_bodies_do_not_use_large_amounts_of_memory() {
             );
             let sent = [head.as_bytes(), body].concat();
             let send = async |_| {
-                let said = ask(rig.server.http, &sent, false)?.error()?;
-                if said.contains(text) { Ok(()) } else { Err(said) }
+                let message = ask(rig.server.http, &sent, false)?.error()?;
+                if message.contains(text) { Ok(()) } else { Err(message) }
             };
             wrong.extend(watch.prove(&rig, (&format!("{what}, of {model}"), body.len()), send).await);
         }
@@ -352,8 +352,8 @@ async fn refused_loads_that_exceed_a_limit_use_no_memory() {
         );
         let sent = [head.as_bytes(), body.as_bytes()].concat();
         let send = async |_| {
-            let said = ask(rig.server.http, &sent, false)?.error()?;
-            if said.contains(text) { Ok(()) } else { Err(said) }
+            let message = ask(rig.server.http, &sent, false)?.error()?;
+            if message.contains(text) { Ok(()) } else { Err(message) }
         };
         wrong.extend(watch.prove(&rig, (what, body.len()), send).await);
     }

@@ -60,8 +60,8 @@ pub(super) struct Answer {
 impl Answer {
     /// The error text in the body.
     pub(super) fn error(&self) -> Result<String, String> {
-        let said: Value = serde_json::from_str(&self.body).map_err(|e| format!("{e}: {self:?}"))?;
-        Ok(said["error"].as_str().unwrap_or_default().to_owned())
+        let json: Value = serde_json::from_str(&self.body).map_err(|e| format!("{e}: {self:?}"))?;
+        Ok(json["error"].as_str().unwrap_or_default().to_owned())
     }
 }
 
@@ -138,7 +138,7 @@ impl Case {
             return Ok(());
         }
         match answer.error() {
-            Ok(said) => begins(&said, self.text.as_deref().unwrap_or_default(), id)?,
+            Ok(message) => begins(&message, self.text.as_deref().unwrap_or_default(), id)?,
             Err(e) if self.text.as_deref() != Some("") => return Err(e),
             Err(_) => {}
         }

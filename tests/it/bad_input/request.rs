@@ -161,11 +161,11 @@ impl Case {
             .collect();
         let output = |output: &InferRequestedOutputTensor| json!({ "name": output.name, "parameters": write(&output.parameters) });
         let outputs: Vec<Value> = request.outputs.iter().map(output).collect();
-        let mut said = json!({ "parameters": parameters, "inputs": inputs, "outputs": outputs });
+        let mut value = json!({ "parameters": parameters, "inputs": inputs, "outputs": outputs });
         if !self.id.is_empty() {
-            said["id"] = json!(self.id);
+            value["id"] = json!(self.id);
         }
-        let json = said.to_string().into_bytes();
+        let json = value.to_string().into_bytes();
         (json.len(), [json, request.raw_input_contents.concat()].concat())
     }
 
@@ -230,10 +230,10 @@ impl Case {
         let message = [&u32::try_from(json_length).unwrap().to_le_bytes()[..], &body].concat();
         socket.send(Message::binary(message)).await.map_err(|e| e.to_string())?;
         let reply = socket.next().await.ok_or("no reply")?.map_err(|e| e.to_string())?;
-        let said: Value = serde_json::from_slice(&reply.into_data()).map_err(|e| e.to_string())?;
-        begins(said["error"].as_str().unwrap_or_default(), self.json_text(), id)?;
-        same("id", &said["id"], &json!(self.id))?;
-        same("reason", &said["reason"], &json!(self.reason))
+        let object: Value = serde_json::from_slice(&reply.into_data()).map_err(|e| e.to_string())?;
+        begins(object["error"].as_str().unwrap_or_default(), self.json_text(), id)?;
+        same("id", &object["id"], &json!(self.id))?;
+        same("reason", &object["reason"], &json!(self.reason))
     }
 }
 

@@ -47,11 +47,11 @@ async fn commands_load_attach_replace_park_and_unload_a_plugin() {
         (component(folder.path(), "1.wasm", b"\0asm1"), component(folder.path(), "2.wasm", b"\0asm2"));
     let none = "NAME  VERSION  SHA256  WORLD  ATTACHED  STATE  CALLS/S  p50/p99  FALLBACKS  MEMORY  ORIGIN\n";
     assert_eq!(rig.output_of(&["plugin", "list"]).await, none);
-    let said = rig.output_of(&["plugin", "load", "fair-share", "--from", &first]).await;
-    assert_eq!(said, "fair-share 0.1.0 (0061736) is loaded; it decides nothing until it is attached\n");
+    let message = rig.output_of(&["plugin", "load", "fair-share", "--from", &first]).await;
+    assert_eq!(message, "fair-share 0.1.0 (0061736) is loaded; it decides nothing until it is attached\n");
     let attach = ["plugin", "attach", "fair-share", "--model", "vad"];
-    let said = rig.output_of(&[&attach[..], &["--shadow"]].concat()).await;
-    assert_eq!(said, "fair-share 0.1.0 (0061736) watches vad now\n");
+    let message = rig.output_of(&[&attach[..], &["--shadow"]].concat()).await;
+    assert_eq!(message, "fair-share 0.1.0 (0061736) watches vad now\n");
     let list = rig.output_of(&["plugin", "list"]).await;
     let want = "\
 NAME        VERSION  SHA256   WORLD      ATTACHED      STATE   CALLS/S  p50/p99   FALLBACKS  MEMORY          ORIGIN
@@ -59,13 +59,13 @@ fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us
 ";
     assert_eq!(list, want);
     let more = ["--save", "--set", "burst=4", "--set", "weights.gold=2", "--time", "1ms"];
-    let said = rig.output_of(&[&attach[..], &more].concat()).await;
-    assert_eq!(said, "fair-share 0.1.0 (0061736) decides for vad now, and its sequor.toml says so\n");
+    let message = rig.output_of(&[&attach[..], &more].concat()).await;
+    assert_eq!(message, "fair-share 0.1.0 (0061736) decides for vad now, and its sequor.toml says so\n");
     let asked = rig.fake.asked("fair-share").unwrap();
     assert_eq!((asked.config.as_str(), asked.save), (r#"{"burst":4,"weights":{"gold":2}}"#, true));
-    let said = rig.output_of(&["plugin", "replace", "fair-share", "--from", &second]).await;
+    let message = rig.output_of(&["plugin", "replace", "fair-share", "--from", &second]).await;
     assert_eq!(
-        said,
+        message,
         "fair-share 0.2.0 (0061736) has taken over, also after the next start: the sequor.toml of vad names it\n"
     );
     assert!(rig.output_of(&["plugin", "rollback", "fair-share"]).await.contains("0.1.0"));

@@ -24,24 +24,24 @@ async fn last_change(rig: &Rig) -> (String, String) {
 #[tokio::test]
 async fn http_requests_load_attach_replace_park_and_unload_a_plugin() {
     let rig = open();
-    let (status, said) = rig.ask("POST /admin/plugins/fair", V1).await;
-    assert_eq!((status, &said["version"], &said["attached"]), (200, &json!("0.1.0"), &json!([])));
+    let (status, body) = rig.ask("POST /admin/plugins/fair", V1).await;
+    assert_eq!((status, &body["version"], &body["attached"]), (200, &json!("0.1.0"), &json!([])));
     assert_eq!(rig.ask("POST /admin/plugins/fair", V1).await.0, 409);
     let how = json!({ "model": "vad", "shadow": true, "save": true, "config": { "burst": 4 }, "time": "1500us" });
-    let (status, said) = rig.ask("POST /admin/plugins/fair/attach", how.to_string().as_bytes()).await;
-    assert_eq!((status, &said["attached"][0]["state"]), (200, &json!("shadow")), "{said}");
-    assert_eq!(said["attached"][0]["differs"], json!([41, 1000]));
+    let (status, body) = rig.ask("POST /admin/plugins/fair/attach", how.to_string().as_bytes()).await;
+    assert_eq!((status, &body["attached"][0]["state"]), (200, &json!("shadow")), "{body}");
+    assert_eq!(body["attached"][0]["differs"], json!([41, 1000]));
     let asked = rig.fake.asked("fair").unwrap();
     assert_eq!((asked.config.as_str(), asked.time.unwrap().as_micros()), (r#"{"burst":4}"#, 1500));
-    assert_eq!(rig.ask("GET /admin/plugins/fair", b"").await, (200, said.clone()));
-    assert_eq!(rig.ask("GET /admin/plugins", b"").await, (200, json!([said])));
+    assert_eq!(rig.ask("GET /admin/plugins/fair", b"").await, (200, body.clone()));
+    assert_eq!(rig.ask("GET /admin/plugins", b"").await, (200, json!([body])));
 
     assert_eq!(rig.ask("POST /admin/plugins/fair/replace", V2).await.1["version"], "0.2.0");
     assert_eq!(rig.ask("POST /admin/plugins/fair/rollback", b"").await.1["version"], "0.1.0");
     assert_eq!(rig.ask("POST /admin/plugins/fair/park", b"").await.1["attached"][0]["state"], "parked");
     assert_eq!(rig.ask("POST /admin/plugins/fair/unpark", b"").await.1["attached"][0]["state"], "active");
-    let (status, said) = rig.ask("DELETE /admin/plugins/fair", b"").await;
-    assert_eq!((status, said), (409, json!({ "error": "fair is attached: detach it first", "reason": "conflict" })));
+    let (status, body) = rig.ask("DELETE /admin/plugins/fair", b"").await;
+    assert_eq!((status, body), (409, json!({ "error": "fair is attached: detach it first", "reason": "conflict" })));
     assert_eq!(rig.ask("POST /admin/plugins/fair/detach", br#"{"model":"vad"}"#).await.1["attached"], json!([]));
     assert_eq!(rig.ask("DELETE /admin/plugins/fair", b"").await, (200, json!({})));
     assert_eq!(rig.ask("GET /admin/plugins", b"").await, (200, json!([])));
@@ -59,8 +59,8 @@ async fn sequences_are_asked_for_by_number_or_text() {
         assert_eq!(rig.ask(&request, b"").await.0, 404, "{request}");
     }
     for request in [format!("GET {SEVEN}/state"), format!("PUT {SEVEN}/state")] {
-        let (status, said) = rig.ask(&request, b"").await;
-        assert_eq!((status, &said["reason"]), (403, &json!("denied")), "{request}");
+        let (status, body) = rig.ask(&request, b"").await;
+        assert_eq!((status, &body["reason"]), (403, &json!("denied")), "{request}");
     }
     // Requests for a model that is not served are recorded too.
     assert_eq!(rig.ask(&format!("POST {SEVEN}/fork?as=8"), b"").await.0, 404);
@@ -68,9 +68,9 @@ async fn sequences_are_asked_for_by_number_or_text() {
     let rig = open();
     assert_eq!(rig.ask(&format!("PUT {SEVEN}/state"), b"x").await.0, 404);
     assert_eq!(last_change(&rig).await, ("sequence import".to_owned(), "nope 7".to_owned()));
-    let (status, said) = rig.ask("GET /admin/models/nope/sequences?sort=size", b"").await;
-    assert_eq!((status, &said["reason"]), (400, &json!("bad_input")));
-    assert!(said["error"].as_str().unwrap().contains("size"), "{said}");
+    let (status, body) = rig.ask("GET /admin/models/nope/sequences?sort=size", b"").await;
+    assert_eq!((status, &body["reason"]), (400, &json!("bad_input")));
+    assert!(body["error"].as_str().unwrap().contains("size"), "{body}");
     assert_eq!(rig.ask("GET /admin/models/nope/sequences", b"").await.0, 404);
 }
 
@@ -78,8 +78,8 @@ async fn sequences_are_asked_for_by_number_or_text() {
 async fn wrong_admin_requests_are_refused_with_a_status_and_a_reason() {
     let rig = open();
     let refused = async |request: &str, body: &[u8]| {
-        let (status, said) = rig.ask(request, body).await;
-        (status, said["reason"].as_str().unwrap_or_default().to_owned())
+        let (status, json) = rig.ask(request, body).await;
+        (status, json["reason"].as_str().unwrap_or_default().to_owned())
     };
     let is = |status: u16, reason: &str| (status, reason.to_owned());
     assert_eq!(refused("GET /admin/plugins/nope", b"").await, is(404, "absent"));
@@ -104,16 +104,16 @@ async fn plugin_uploads_are_refused_unless_allowed() {
     fs::write(folder.path().join("fair.wasm"), V1).unwrap();
     let rig = Rig::new(Wish { plugins_dir: Some(folder.path()), ..Wish::default() });
     for verb in ["POST /admin/plugins/fair", "POST /admin/plugins/fair/replace"] {
-        let (status, said) = rig.ask(verb, V1).await;
+        let (status, body) = rig.ask(verb, V1).await;
         assert_eq!(status, 403);
-        assert!(said["error"].as_str().unwrap().contains("[admin] upload = true"), "{said}");
+        assert!(body["error"].as_str().unwrap().contains("[admin] upload = true"), "{body}");
     }
     assert_eq!(rig.ask("POST /admin/plugins/fair?from=fair.wasm", b"").await.0, 200);
     assert_eq!(rig.ask("POST /admin/plugins/fair/replace?from=fair.wasm", b"").await.1["version"], "0.2.0");
     assert_eq!(rig.ask("POST /admin/plugins/x?from=nope.wasm", b"").await.0, 404);
     for file in ["..", "../fair.wasm", "%2Fetc%2Fpasswd", "a%2Fb", ""] {
-        let (status, said) = rig.ask(&format!("POST /admin/plugins/x?from={file}"), b"").await;
-        assert_eq!((status, &said["reason"]), (403, &json!("denied")), "{file}");
+        let (status, body) = rig.ask(&format!("POST /admin/plugins/x?from={file}"), b"").await;
+        assert_eq!((status, &body["reason"]), (403, &json!("denied")), "{file}");
     }
     let none = Rig::new(Wish::default());
     assert_eq!(none.ask("POST /admin/plugins/fair?from=fair.wasm", b"").await.0, 403);
@@ -141,8 +141,8 @@ async fn admin_requests_need_a_key_and_its_owner_is_logged() {
     let rig = Rig::new(Wish { upload: true, keys: Some(file.path()), ..Wish::default() });
     for request in ["GET /", "GET /admin/plugins", "POST /admin/plugins/fair", "GET /admin/status.json"] {
         for headers in [&[][..], &[("authorization", "Bearer wrong")], &[("sequor-key", "")]] {
-            let (status, said) = rig.ask_with(request, headers, b"").await;
-            assert_eq!((status, &said["reason"]), (401, &json!("unauthenticated")), "{request} {headers:?}");
+            let (status, body) = rig.ask_with(request, headers, b"").await;
+            assert_eq!((status, &body["reason"]), (401, &json!("unauthenticated")), "{request} {headers:?}");
         }
     }
     let anna = [("authorization", "Bearer first")];
@@ -158,8 +158,8 @@ async fn admin_requests_need_a_key_and_its_owner_is_logged() {
     assert_eq!((&changes[0]["by"], &changes[0]["what"]), (&json!("bert"), &json!("plugin park")));
     // A key does not grant the permission to upload.
     let rig = Rig::new(Wish { keys: Some(file.path()), ..Wish::default() });
-    let (status, said) = rig.ask_with("POST /admin/plugins/fair", &anna, V1).await;
-    assert_eq!((status, &said["reason"]), (403, &json!("denied")));
+    let (status, body) = rig.ask_with("POST /admin/plugins/fair", &anna, V1).await;
+    assert_eq!((status, &body["reason"]), (403, &json!("denied")));
 }
 
 #[tokio::test]
@@ -170,8 +170,8 @@ async fn the_admin_listener_serves_no_grpc() {
     {
         let header = [("content-type", "application/grpc")];
         let stream = tokio::net::TcpStream::connect(rig.admin).await.unwrap();
-        let (status, said) = exchange(stream, &format!("POST /{service}"), &header, b"").await;
-        assert_eq!((status, said), (200, json!("")), "{service}: UNIMPLEMENTED stands in the header grpc-status");
+        let (status, message) = exchange(stream, &format!("POST /{service}"), &header, b"").await;
+        assert_eq!((status, message), (200, json!("")), "{service}: UNIMPLEMENTED stands in the header grpc-status");
     }
 }
 
@@ -202,10 +202,10 @@ async fn the_status_page_shows_plugins_and_escapes_markup() {
         page.contains("<td class=\"n\">") && !page.contains("  "),
         "no runs of spaces, which browsers drop: {page}"
     );
-    let (status, said) = rig.ask("GET /admin/status.json", b"").await;
-    assert_eq!((status, &said["server"]["ready"], &said["models"]), (200, &json!(true), &json!([])));
-    assert_eq!(said["plugins"][0]["attached"][0]["state"], "parked");
-    assert_eq!(said["server"]["state_limit"], json!(null), "no limit is no number");
+    let (status, body) = rig.ask("GET /admin/status.json", b"").await;
+    assert_eq!((status, &body["server"]["ready"], &body["models"]), (200, &json!(true), &json!([])));
+    assert_eq!(body["plugins"][0]["attached"][0]["state"], "parked");
+    assert_eq!(body["server"]["state_limit"], json!(null), "no limit is no number");
 }
 
 #[tokio::test]

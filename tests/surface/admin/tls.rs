@@ -63,9 +63,9 @@ async fn the_admin_http_and_grpc_listeners_speak_tls() {
     // A client without TLS gets no answer.
     let mut plain = TcpStream::connect(rig.admin).await.unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut plain, b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    let mut said = Vec::new();
-    let _ = tokio::io::AsyncReadExt::read_to_end(&mut plain, &mut said).await;
-    assert!(!said.starts_with(b"HTTP"), "{said:?}");
+    let mut message = Vec::new();
+    let _ = tokio::io::AsyncReadExt::read_to_end(&mut plain, &mut message).await;
+    assert!(!message.starts_with(b"HTTP"), "{message:?}");
 }
 
 #[tokio::test]
@@ -90,9 +90,9 @@ async fn a_required_client_certificate_identifies_the_client() {
             let Ok(mut stream) = connect(&papers, address, shows, &[]).await else { continue };
             let _ =
                 tokio::io::AsyncWriteExt::write_all(&mut stream, b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-            let mut said = Vec::new();
-            let read = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut said).await;
-            assert!(read.is_err() && said.is_empty(), "{shows:?}: {read:?}");
+            let mut text = Vec::new();
+            let read = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut text).await;
+            assert!(read.is_err() && text.is_empty(), "{shows:?}: {read:?}");
         }
     }
 }
@@ -120,16 +120,16 @@ async fn a_certificate_is_renewed_without_a_restart() {
 #[test]
 fn files_that_make_no_certificate_are_refused_by_name() {
     let papers = Papers::new();
-    let said = |change: &dyn Fn(&mut TlsFiles)| {
+    let message = |change: &dyn Fn(&mut TlsFiles)| {
         let mut files = files(&papers, true);
         change(&mut files);
         Tls::open(files).unwrap_err().to_string().replace(&papers.folder.path().display().to_string(), "DIR")
     };
     std::fs::write(papers.path("empty.pem"), "").unwrap();
-    assert_eq!(said(&|f| f.cert = papers.path("empty.pem")), "DIR/empty.pem holds no certificate");
-    assert!(said(&|f| f.cert = papers.path("nope.pem")).starts_with("DIR/nope.pem cannot be read as PEM"));
-    assert!(said(&|f| f.key = papers.path("empty.pem")).starts_with("DIR/empty.pem cannot be read as PEM"));
-    let unfit = said(&|f| f.key = papers.path("client.key"));
+    assert_eq!(message(&|f| f.cert = papers.path("empty.pem")), "DIR/empty.pem holds no certificate");
+    assert!(message(&|f| f.cert = papers.path("nope.pem")).starts_with("DIR/nope.pem cannot be read as PEM"));
+    assert!(message(&|f| f.key = papers.path("empty.pem")).starts_with("DIR/empty.pem cannot be read as PEM"));
+    let unfit = message(&|f| f.key = papers.path("client.key"));
     assert!(unfit.starts_with("DIR/server.pem and DIR/client.key do not make a server's certificate"), "{unfit}");
-    assert_eq!(said(&|f| f.client_ca = Some(papers.path("empty.pem"))), "DIR/empty.pem holds no certificate");
+    assert_eq!(message(&|f| f.client_ca = Some(papers.path("empty.pem"))), "DIR/empty.pem holds no certificate");
 }

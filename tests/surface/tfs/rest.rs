@@ -163,8 +163,8 @@ async fn predict_refuses_invalid_bodies_in_ovms_words() {
     ];
     for (body, status, text) in rows {
         let answer = rig.http("POST /v1/models/same:predict", &[], body.as_bytes()).await;
-        let said = answer.json()["error"].as_str().unwrap().to_owned();
-        assert_eq!((answer.status, said.starts_with(text)), (status, true), "{body}: {said}");
+        let message = answer.json()["error"].as_str().unwrap().to_owned();
+        assert_eq!((answer.status, message.starts_with(text)), (status, true), "{body}: {message}");
         assert_eq!(answer.json().as_object().unwrap().len(), 1, "OVMS has nothing but the text");
         assert!(answer.head.contains("sequor-reason: bad_input\r\n"), "{}", answer.head);
     }
@@ -220,8 +220,8 @@ async fn status_metadata_and_wrong_paths_are_answered_as_by_ovms() {
     ];
     for (path, status, text) in rows {
         let answer = rig.http(path, &[], b"").await;
-        let said = answer.json()["error"].as_str().unwrap().to_owned();
-        assert_eq!((answer.status, said.starts_with(text)), (status, true), "{path}: {said}");
+        let message = answer.json()["error"].as_str().unwrap().to_owned();
+        assert_eq!((answer.status, message.starts_with(text)), (status, true), "{path}: {message}");
     }
 }
 

@@ -370,8 +370,8 @@ async fn metadata_and_status_are_those_of_tensorflow_serving() {
 
     let status = models.get_model_status(GetModelStatusRequest { model_spec: spec("made") }).await.unwrap();
     let [version] = status.get_ref().model_version_status.as_slice() else { panic!("{status:?}") };
-    let said = version.status.clone().unwrap();
-    assert_eq!((version.version, version.state(), said.error_code), (1, State::Available, 0));
+    let text = version.status.clone().unwrap();
+    assert_eq!((version.version, version.state(), text.error_code), (1, State::Available, 0));
 }
 
 #[tokio::test]

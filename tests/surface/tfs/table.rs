@@ -96,9 +96,9 @@ impl Table {
                 }
                 Act::Grpc(request) => self.grpc(request.clone()).await,
                 Act::Rest(path, body) => {
-                    let said = self.rig.http(&format!("POST {path}"), &[], body.as_bytes()).await;
+                    let message = self.rig.http(&format!("POST {path}"), &[], body.as_bytes()).await;
                     let Want::Body(status, want) = want else { panic!("{at}: a body is wanted") };
-                    assert_eq!((said.status, said.json()), (*status, want.clone()), "{at}: {body}");
+                    assert_eq!((message.status, message.json()), (*status, want.clone()), "{at}: {body}");
                     continue;
                 }
             };
@@ -193,11 +193,11 @@ async fn predict(mut client: PredictionServiceClient<Channel>, request: PredictR
     }
 }
 
-fn rest(said: &crate::rig::Answer) -> Outcome {
-    let value = said.json();
-    if said.status != 200 {
+fn rest(message: &crate::rig::Answer) -> Outcome {
+    let value = message.json();
+    if message.status != 200 {
         assert_eq!(value.as_object().map(serde_json::Map::len), Some(1), "OVMS has nothing but the text: {value}");
-        return Err((None, Some(said.status), value["error"].as_str().unwrap().to_owned()));
+        return Err((None, Some(message.status), value["error"].as_str().unwrap().to_owned()));
     }
     let outputs = &value["outputs"];
     let number = outputs["OUTPUT"][0][0].as_i64().unwrap();

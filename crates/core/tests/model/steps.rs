@@ -260,12 +260,12 @@ impl World {
         let Question { round, load, heads, victims, old } =
             self.questions.swap_remove(self.rng.index(self.questions.len()));
         let PolicyQuestion::Admit { room, .. } = &round.asked else { return Ok(()) };
-        let said = policy::admit(&mut self.rng, heads.len() as u32, room, victims.len() as u32);
-        self.trace(|| format!("load {load} admits {said:?} of {heads:?}, victims {victims:?}"));
-        let mine = said.clone();
+        let answer = policy::admit(&mut self.rng, heads.len() as u32, room, victims.len() as u32);
+        self.trace(|| format!("load {load} admits {answer:?} of {heads:?}, victims {victims:?}"));
+        let mine = answer.clone();
         self.refer_call(|refer, now| refer.answer_admit(now, load, &heads, &victims, mine, old));
         let mut out = Vec::new();
-        let next = self.core.answer(self.now, round, PolicyAnswer::Admit(said), &mut out);
+        let next = self.core.answer(self.now, round, PolicyAnswer::Admit(answer), &mut out);
         hold!(matches!(next, Next::Sleep(None)), "an admission is answered with sleep", "{next:?}");
         self.settle(&out)
     }

@@ -244,16 +244,16 @@ impl World {
         self.hands[hand].thread = Thread::Awake;
         let max = self.refer.loads[self.refer.ix(who.load)].spec.max_batch;
         let (len, shapes) = (round.see.len, round.see.shape.clone());
-        let said = match self.winding_down {
+        let answer = match self.winding_down {
             true => Ok(Decision::Default),
             false => policy::plan(&mut self.rng, self.now, len, max, &shapes, &mut round.picks),
         };
         let picks = round.picks.clone();
-        self.trace(|| format!("{who:?} says {said:?} {picks:?}"));
+        self.trace(|| format!("{who:?} answers {answer:?} {picks:?}"));
         let at = (self.refer.ix(who.load), usize::from(who.n));
-        let expected = self.refer_call(|refer, now| refer.answer_plan(now, at, &shown, &picks, said));
+        let expected = self.refer_call(|refer, now| refer.answer_plan(now, at, &shown, &picks, answer));
         let mut out = Vec::new();
-        let next = self.core.answer(self.now, round, PolicyAnswer::Plan(said), &mut out);
+        let next = self.core.answer(self.now, round, PolicyAnswer::Plan(answer), &mut out);
         self.trace(|| format!("  -> {next:?}"));
         self.heeds(hand, next, expected, &out)
     }

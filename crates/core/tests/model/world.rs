@@ -302,7 +302,7 @@ impl World {
     // === against the model ===
 
     fn compare(&mut self, out: &[Effect]) -> Checked {
-        let mut got: Vec<Out> = out.iter().filter_map(|e| self.said(e)).collect();
+        let mut got: Vec<Out> = out.iter().filter_map(|e| self.out_of(e)).collect();
         let mut missing: Vec<Out> = Vec::new();
         for want in std::mem::take(&mut self.refer.out) {
             match got.iter().position(|x| *x == want) {
@@ -335,7 +335,7 @@ impl World {
         Ok(())
     }
 
-    fn said(&self, effect: &Effect) -> Option<Out> {
+    fn out_of(&self, effect: &Effect) -> Option<Out> {
         let n = |seq: &Seq| self.names.get(seq).map_or(0, |(n, ..)| *n);
         Some(match effect {
             Effect::Refuse { req, refusal, ended } => Out::Refuse(*req, *refusal, *ended),

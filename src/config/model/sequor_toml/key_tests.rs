@@ -79,8 +79,8 @@ fn the_nearest_name_is_offered_for_an_unknown_key_of_every_table() {
         let path = std::path::Path::new("m/sequor.toml");
         let faults = super::SequorToml::parse(path, &text).expect_err("an unknown key");
         let [fault] = &faults[..] else { panic!("{faults:?}") };
-        let said = fault.to_string();
-        assert!(said.contains(&format!("unknown field `{}s`", key.name)), "{said}");
-        assert!(said.ends_with(&format!("did you mean \"{}\"?", key.name)), "{said}");
+        let message = fault.to_string();
+        assert!(message.contains(&format!("unknown field `{}s`", key.name)), "{message}");
+        assert!(message.ends_with(&format!("did you mean \"{}\"?", key.name)), "{message}");
     }
 }

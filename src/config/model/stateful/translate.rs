@@ -167,8 +167,8 @@ fn state(
 
 /// The axis of a state's batch dimension: the one set in sequor.toml, otherwise the first open one.
 fn batch_axis(report: &Report<'_>, port: &Port) -> Option<usize> {
-    let said = report.toml.keys.state.get(&port.name).and_then(|keys| keys.batch_axis).map(usize::from);
-    said.or_else(|| port.dims.0.iter().position(|dim| *dim == Dim::Any))
+    let from_toml = report.toml.keys.state.get(&port.name).and_then(|keys| keys.batch_axis).map(usize::from);
+    from_toml.or_else(|| port.dims.0.iter().position(|dim| *dim == Dim::Any))
 }
 
 /// Reports tensors of the graph that are neither in the configuration nor states.

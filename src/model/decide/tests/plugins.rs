@@ -254,14 +254,14 @@ fn features_come_from_parameters_headers_and_inputs() {
     assert_eq!(*rig.fixture.repository.headers(), ["x-zone"]);
     let saw = || rig.versions.lock()["first"].script.lock().saw.clone();
     let key = crate::scheduling::key_interner::key;
-    let mut said = request(1, 42, |s| s.start = true);
-    said.parameters = vec![
+    let mut message = request(1, 42, |s| s.start = true);
+    message.parameters = vec![
         ("tenant".to_owned(), Parameter::Text("gold".to_owned())),
         ("chunk_ms".to_owned(), Parameter::Int(320)),
         ("other".to_owned(), Parameter::Bool(true)),
     ];
     let headers = [("x-zone".to_owned(), "eu".to_owned())];
-    rig.fixture.answer_from(RequestOrigin { headers: &headers, ..RequestOrigin::default() }, said).unwrap();
+    rig.fixture.answer_from(RequestOrigin { headers: &headers, ..RequestOrigin::default() }, message).unwrap();
     assert_eq!(saw(), (vec![42.0, 320.0], vec![key("gold"), key("eu")]));
     rig.fixture.answer(request(1, 7, |_| {})).unwrap();
     assert_eq!(saw(), (vec![7.0, -1.5], vec![key("anonymous"), key("")]));

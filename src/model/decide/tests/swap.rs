@@ -99,8 +99,8 @@ fn an_uploaded_plug_in_is_saved_only_if_there_is_a_plug_in_folder() {
     let repository: &dyn PluginControl = &rig.fixture.repository;
     repository.load("up", b"first".to_vec(), BY).unwrap();
     let error = repository.attach(&Attach { save: true, ..attach("up") }, BY).unwrap_err();
-    let said = "not saved: the next start would not find up, which came over the wire. Set [plugins] dir to a folder that the server may write";
-    assert_eq!(error, PluginError::Denied(said.to_owned()));
+    let message = "not saved: the next start would not find up, which came over the wire. Set [plugins] dir to a folder that the server may write";
+    assert_eq!(error, PluginError::Denied(message.to_owned()));
     assert!(decides(&rig).is_empty() && !rig.fixture.model().join("sequor.toml").exists());
     let absent = repository.show("none").unwrap_err().to_string();
     assert_eq!(absent, "there is no plug-in \"none\". To hand it over: sequor plugin load none --from none.wasm");

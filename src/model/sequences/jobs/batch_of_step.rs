@@ -16,8 +16,8 @@ pub enum ChosenBy {
 
 impl ChosenBy {
     /// Who chooses the batch that follows an answer of the plug-in that decides.
-    pub(in crate::model::sequences) fn after(said: &PolicyAnswer) -> ChosenBy {
-        match said {
+    pub(in crate::model::sequences) fn after(answer: &PolicyAnswer) -> ChosenBy {
+        match answer {
             PolicyAnswer::Plan(Ok(Decision::Fire)) => ChosenBy::Plugin,
             PolicyAnswer::Plan(Err(_)) => ChosenBy::Fallback,
             PolicyAnswer::Plan(Ok(_)) | PolicyAnswer::Admit(_) => ChosenBy::Policy,

@@ -234,9 +234,9 @@ impl ModelScheduler {
     }
 
     /// Applies the answer to a question and takes the next step, in one lock section.
-    pub(in crate::model) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
+    pub(in crate::model) fn answer(self: &Arc<Self>, who: Instance, round: Box<Round>, answer: PolicyAnswer) -> Step {
         let now = self.now();
-        self.locked(now, |table| table.answer(now, who, round, said))
+        self.locked(now, |table| table.answer(now, who, round, answer))
     }
 
     /// Gives a batch's requests back and takes the next step, in one lock section. Steps of other models that follow from the answers may be left

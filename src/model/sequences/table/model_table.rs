@@ -155,10 +155,16 @@ impl Table {
     }
 
     /// Applies the answer to a question, and returns the next step of the instance.
-    pub(in crate::model) fn answer(&mut self, now: Time, who: Instance, round: Box<Round>, said: PolicyAnswer) -> Step {
-        let (planned, chosen_by) = (matches!(said, PolicyAnswer::Plan(_)), ChosenBy::after(&said));
-        let victims: Vec<Id> = round.victims(&said).filter_map(|seq| self.core.id_of(seq).cloned()).collect();
-        let next = self.core.answer(now, round, said, &mut self.effects);
+    pub(in crate::model) fn answer(
+        &mut self,
+        now: Time,
+        who: Instance,
+        round: Box<Round>,
+        answer: PolicyAnswer,
+    ) -> Step {
+        let (planned, chosen_by) = (matches!(answer, PolicyAnswer::Plan(_)), ChosenBy::after(&answer));
+        let victims: Vec<Id> = round.victims(&answer).filter_map(|seq| self.core.id_of(seq).cloned()).collect();
+        let next = self.core.answer(now, round, answer, &mut self.effects);
         for id in victims {
             if let Some(by) = self.scheduler_of(who.load) {
                 self.enders.note(&self.core, now, &id, by);

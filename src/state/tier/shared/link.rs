@@ -14,7 +14,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Idle time of a connection after which the system asks whether the other end is there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Maximum number of characters of what Redis says, in the log and for clients.
-const SAID: usize = 200;
+const MAX_MESSAGE_CHARS: usize = 200;
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -47,12 +47,13 @@ impl RedisAddress {
         Ok(RedisAddress { client, password, shown: shown.to_owned() })
     }
 
-    /// What Redis said, for the log and for clients: bounded, and without the password. A server repeats the arguments of a command that it
+    /// The message of Redis, for the log and for clients: bounded, and without the password. A server repeats the arguments of a command that it
     /// does not know.
-    fn plain(&self, said: &str) -> String {
-        let said = said.split_once("with args").map_or(said, |(before, _)| before);
-        let said = self.password.as_ref().map_or_else(|| said.to_owned(), |password| said.replace(password, "***"));
-        said.chars().filter(|sign| !sign.is_control()).take(SAID).collect()
+    fn plain(&self, message: &str) -> String {
+        let message = message.split_once("with args").map_or(message, |(before, _)| before);
+        let message =
+            self.password.as_ref().map_or_else(|| message.to_owned(), |password| message.replace(password, "***"));
+        message.chars().filter(|sign| !sign.is_control()).take(MAX_MESSAGE_CHARS).collect()
     }
 
     fn failed(&self, error: &redis::RedisError) -> TierError {
@@ -187,7 +188,7 @@ impl RedisLink {
         }
     }
 
-    /// What Redis said, as an error.
+    /// The error for an unexpected answer of Redis.
     pub(super) fn unexpected(&self, answer: &Value) -> TierError {
         let what = match answer {
             Value::ServerError(error) => self.address.plain(&error.to_string()),
@@ -233,7 +234,7 @@ mod tests {
         let unknown = "ERR unknown command 'AUTH', with args beginning with: 'user' 's3cret-and-mo' ";
         assert_eq!(address.plain(unknown), "ERR unknown command 'AUTH', ");
         assert_eq!(address.plain("ERR s3cret\r\nis wrong"), "ERR ***is wrong");
-        assert_eq!(address.plain(&"x".repeat(10_000)).len(), SAID);
+        assert_eq!(address.plain(&"x".repeat(10_000)).len(), MAX_MESSAGE_CHARS);
         let link = RedisLink::new(address, Duration::ZERO);
         let answer = Value::BulkString(b"a state of a sequence".repeat(1000));
         let TierError::Refused { what, .. } = link.unexpected(&answer) else { panic!("it is refused") };

@@ -163,8 +163,8 @@ impl SharedTier {
         if let Some(error) = answers.iter().find(|answer| matches!(answer, Value::ServerError(_))) {
             return Err(link.unexpected(error));
         }
-        let said = answers.last().and_then(|answer| bytes(answer)).unwrap_or_default();
-        match (planned, said) {
+        let last_answer = answers.last().and_then(|answer| bytes(answer)).unwrap_or_default();
+        match (planned, last_answer) {
             (PlannedWrite::Put { key, head, blob, .. }, b"ok") => {
                 self.held.set_state(&key, head, blob);
                 Ok(())

@@ -256,7 +256,7 @@ fn an_end_is_known_even_if_its_server_fails_before_it_releases_the_sequence() {
     assert!(one.store.tier().put_each(&end).unwrap().is_empty());
     redis.ask(&format!("DEL {}", keys::beat(&one.store.tier().run)));
     match other.claim(7, false).unwrap() {
-        ClaimOutcome::Held { head: None, ended: said, .. } => assert_eq!(said, Some(ended)),
+        ClaimOutcome::Held { head: None, ended: message, .. } => assert_eq!(message, Some(ended)),
         outcome => panic!("{outcome:?}"),
     }
     match one.claim(7, true).unwrap() {

@@ -11,7 +11,7 @@ impl Refer {
         (load, inst): (usize, usize),
         shown: &[Shown],
         picks: &Picks,
-        said: Result<Decision, PolicyFault>,
+        message: Result<Decision, PolicyFault>,
     ) -> RNext {
         self.expire(now);
         // An answer of a replaced policy is void.
@@ -19,7 +19,7 @@ impl Refer {
             return self.next(now, load, inst);
         }
         let max = self.loads[load].spec.max_batch.max(1);
-        let decision = match said.and_then(|d| check(shown, picks, max).map(|()| d)) {
+        let decision = match message.and_then(|d| check(shown, picks, max).map(|()| d)) {
             Err(fault) => {
                 self.out.push(Out::Fault(fault));
                 self.out.push(Out::Fallback);
@@ -80,7 +80,7 @@ impl Refer {
         load: usize,
         heads: &[Req],
         victims: &[N],
-        said: Result<Vec<Admission>, PolicyFault>,
+        message: Result<Vec<Admission>, PolicyFault>,
         old: bool,
     ) {
         self.expire(now);
@@ -89,7 +89,7 @@ impl Refer {
         }
         self.loads[load].consulted = false;
         let instances = self.loads[load].inst.len();
-        let fault = match &said {
+        let fault = match &message {
             Err(fault) => Some(*fault),
             Ok(answers) if answers.len() > heads.len() => Some(PolicyFault::TooMany),
             Ok(answers) => {
@@ -106,7 +106,7 @@ impl Refer {
             self.out.push(Out::Fallback);
             return self.admit_in_order(now, load);
         }
-        let answers = said.unwrap_or_default();
+        let answers = message.unwrap_or_default();
         let stale =
             heads.iter().zip(answers).filter(|(head, a)| !self.admit_one(now, load, **head, *a, victims)).count();
         if stale > 0 {
