@@ -120,15 +120,7 @@ async fn serve(
     if settings.model.control_mode == ControlMode::None && repository.statuses().is_empty() {
         tracing::warn!(repository = ?settings.model.repository, "the repository holds no model");
     }
-    if repository.complete() || !settings.strict_readiness {
-        let (models, seconds) = (repository.statuses().len(), began.elapsed().as_secs_f64());
-        tracing::info!(models, seconds, "the server is ready");
-    } else {
-        let models = unloaded(&repository).join(", ");
-        tracing::warn!(models, "the server is not ready: a model is not served, and strict_readiness is set");
-    }
-    tracing::info!("memory: {}", memory_limits(&settings.shown));
-    tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
+    log_readiness(&repository, settings, began);
     running.open();
     systemd::ready();
     running.join().await;
@@ -136,6 +128,19 @@ async fn serve(
     let stopping = repository.clone();
     let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
     Ok(())
+}
+
+/// Logs whether the server is ready, and its limits of memory.
+fn log_readiness(repository: &Repository, settings: &Settings, began: Instant) {
+    if repository.complete() || !settings.strict_readiness {
+        let (models, seconds) = (repository.statuses().len(), began.elapsed().as_secs_f64());
+        tracing::info!(models, seconds, "the server is ready");
+    } else {
+        let models = unloaded(repository).join(", ");
+        tracing::warn!(models, "the server is not ready: a model is not served, and strict_readiness is set");
+    }
+    tracing::info!("memory: {}", memory_limits(&settings.shown));
+    tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
 }
 
 /// Starts the export of spans, if a collector is configured.

@@ -45,32 +45,16 @@ pub(super) fn check(report: &mut Report<'_>, graph: &Signature) {
 
 /// Checks that every input of the graph has exactly one source.
 fn count(report: &mut Report<'_>, graph: &Signature) {
-    let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     let config = report.config;
-    let sequence = report.sequence();
-    let controls = sequence.iter().flat_map(|s| s.control_input.iter().map(|c| c.name.as_str()));
-    let states = sequence.iter().flat_map(|s| s.state.iter().map(|s| s.input_name.as_str()));
-    let constants = report.toml.keys.input.iter().filter(|(_, i)| i.constant.is_some()).map(|(n, _)| n.as_str());
-    let required = config.input.iter().filter(|i| !i.optional).map(|i| i.name.as_str());
+    let given = required_names(report);
     let optional = config.input.iter().filter(|i| i.optional).map(|i| i.name.as_str());
-    let described = config.batch_input.iter().flat_map(|b| b.target_name.iter().map(String::as_str));
-    let padded = padding::targets(report.toml.keys.input.values());
-    let pads = state_padding::targets(report.toml.keys.state.values().filter_map(|state| state.pad.as_ref()));
-    let described = described.chain(padded).chain(pads);
-    let given: Vec<&str> = required.chain(controls).chain(states).chain(described).chain(constants).collect();
     let expects = given.len();
+    let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     for name in given.into_iter().chain(optional) {
         *sources.entry(name).or_default() += 1;
     }
     for (name, _) in sources.iter().filter(|(_, n)| **n > 1) {
-        let what = format!(
-            "input '{name}' of {} is given twice: as an input, a control, a state, a batch input or a constant",
-            config.name
-        );
-        match report.toml.has(&["input", name, "constant"]) {
-            true => report.toml_fault(&["input", name, "constant"], code::INPUT, what),
-            false => report.fault("input", code::INPUT, what),
-        }
+        given_twice(report, name);
     }
     let missing: Vec<String> = graph
         .inputs
@@ -78,33 +62,63 @@ fn count(report: &mut Report<'_>, graph: &Signature) {
         .filter(|p| !sources.contains_key(p.name.as_str()))
         .map(|p| format!("\"{}\"", p.name))
         .collect();
-    let provides = graph.inputs.len();
     // If a name is unknown, its own fault explains the problem better.
     let has_unknown = sources.keys().any(|name| graph.input(name).is_none());
-    if expects != provides || (!missing.is_empty() && !has_unknown) {
-        let mut what = format!(
-            "unable to load model '{}', configuration expects {expects} inputs, model provides {provides}",
-            config.name
-        );
-        if !missing.is_empty() {
-            what.push_str(&format!(
-                " (not configured: {}; an input that is always the same can be [input.NAME] constant = … in sequor.toml)",
-                missing.join(", ")
-            ));
-        }
-        let optional = config.input.iter().filter(|input| input.optional).map(|input| input.name.as_str());
-        let valueless: Vec<String> = optional
-            .filter(|name| graph.inputs.iter().any(|port| port.name == *name))
-            .map(|name| format!("\"{name}\""))
-            .collect();
-        if !valueless.is_empty() {
-            what.push_str(&format!(
-                " (optional, but the graph has no value for it: {}; remove `optional`, or give the graph an initializer of this name)",
-                valueless.join(", ")
-            ));
-        }
-        report.fault("input", code::COUNT, what);
+    if expects != graph.inputs.len() || (!missing.is_empty() && !has_unknown) {
+        wrong_count(report, graph, expects, &missing);
     }
+}
+
+/// The names of all inputs that the configuration gives, except for optional ones.
+fn required_names<'a>(report: &Report<'a>) -> Vec<&'a str> {
+    let (config, sequence) = (report.config, report.sequence());
+    let controls = sequence.iter().flat_map(|s| s.control_input.iter().map(|c| c.name.as_str()));
+    let states = sequence.iter().flat_map(|s| s.state.iter().map(|s| s.input_name.as_str()));
+    let constants = report.toml.keys.input.iter().filter(|(_, i)| i.constant.is_some()).map(|(n, _)| n.as_str());
+    let required = config.input.iter().filter(|i| !i.optional).map(|i| i.name.as_str());
+    let described = config.batch_input.iter().flat_map(|b| b.target_name.iter().map(String::as_str));
+    let padded = padding::targets(report.toml.keys.input.values());
+    let pads = state_padding::targets(report.toml.keys.state.values().filter_map(|state| state.pad.as_ref()));
+    let described = described.chain(padded).chain(pads);
+    required.chain(controls).chain(states).chain(described).chain(constants).collect()
+}
+
+fn given_twice(report: &mut Report<'_>, name: &str) {
+    let what = format!(
+        "input '{name}' of {} is given twice: as an input, a control, a state, a batch input or a constant",
+        report.config.name
+    );
+    match report.toml.has(&["input", name, "constant"]) {
+        true => report.toml_fault(&["input", name, "constant"], code::INPUT, what),
+        false => report.fault("input", code::INPUT, what),
+    }
+}
+
+/// Adds the fault of a configuration that gives other inputs than the graph has. `missing` are those that it does not give.
+fn wrong_count(report: &mut Report<'_>, graph: &Signature, expects: usize, missing: &[String]) {
+    let (config, provides) = (report.config, graph.inputs.len());
+    let mut what = format!(
+        "unable to load model '{}', configuration expects {expects} inputs, model provides {provides}",
+        config.name
+    );
+    if !missing.is_empty() {
+        what.push_str(&format!(
+            " (not configured: {}; an input that is always the same can be [input.NAME] constant = … in sequor.toml)",
+            missing.join(", ")
+        ));
+    }
+    let optional = config.input.iter().filter(|input| input.optional).map(|input| input.name.as_str());
+    let valueless: Vec<String> = optional
+        .filter(|name| graph.inputs.iter().any(|port| port.name == *name))
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    if !valueless.is_empty() {
+        what.push_str(&format!(
+            " (optional, but the graph has no value for it: {}; remove `optional`, or give the graph an initializer of this name)",
+            valueless.join(", ")
+        ));
+    }
+    report.fault("input", code::COUNT, what);
 }
 
 fn no_input(report: &mut Report<'_>, graph: &Signature, field: &str, label: &str, name: &str) {

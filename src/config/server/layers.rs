@@ -131,6 +131,11 @@ impl Layers {
         self.origins.get(path).cloned().unwrap_or(Origin::Default)
     }
 
+    /// The fault of a value, at the place that sets it.
+    pub(super) fn fault(&self, path: &str, what: String) -> Fault {
+        Fault { at: self.origin(path).at(), code: code::VALUE, what }
+    }
+
     /// The place of a key in the file.
     pub(super) fn file_at(&self, key: &[&str]) -> At {
         self.file.as_ref().map(|(path, text)| toml_file::place(text, key).at(path)).unwrap_or_default()

@@ -16,7 +16,7 @@ use super::otlp::{self, OtlpSettings};
 use super::rates::ResourceLimit;
 use super::shown::{Shown, shown};
 use super::validation::meaningless;
-use crate::config::fault::{Fault, code, in_order};
+use crate::config::fault::{Fault, in_order};
 
 /// Facts about the machine, for defaults that depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub fn load(
 /// The restricted groups, or their faults.
 fn restricted(file: &ServerFile, layers: &Layers) -> Result<RestrictedGroups, Vec<Fault>> {
     let parse = |path, texts, protocol| {
-        let fault = |what| Fault { at: layers.origin(path).at(), code: code::VALUE, what };
+        let fault = |what| layers.fault(path, what);
         Restrictions::parse(texts, protocol).map_err(fault)
     };
     let http = parse("http.restricted_api", &file.http.restricted_api, WireProtocol::Http);
@@ -125,7 +125,7 @@ fn restricted(file: &ServerFile, layers: &Layers) -> Result<RestrictedGroups, Ve
 
 /// The settings of clients' keys, or their fault.
 fn auth(file: &ServerFile, layers: &Layers) -> Result<Option<ClientAuth>, Fault> {
-    let fault = |what| Fault { at: layers.origin("auth.restricted").at(), code: code::VALUE, what };
+    let fault = |what| layers.fault("auth.restricted", what);
     let keyed = KeyedGroups::parse(file.auth.restricted.as_deref()).map_err(fault)?;
     let keys_file = file.auth.keys_file.clone();
     match (keys_file.as_os_str().is_empty(), &keyed) {

@@ -24,8 +24,32 @@ pub(super) fn meaningless(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
     }
     if !file.http.enabled && !file.grpc.enabled {
         let what = "neither HTTP nor gRPC is enabled: nothing would be served".to_owned();
-        faults.push(Fault { at: layers.origin("grpc.enabled").at(), code: code::VALUE, what });
+        faults.push(layers.fault("grpc.enabled", what));
     }
+    faults.extend(same_ports(file, layers));
+    faults.extend(load_without_control(file, layers));
+    faults.extend(unsafe_admin(file, layers));
+    faults.extend(half_a_tls(file, layers));
+    faults.extend(unclear_state(file, layers));
+    if file.shared_memory.allow == Some(AllowSharedMemory::Prefix) {
+        faults.extend(no_prefix(&file.shared_memory.prefix, layers));
+    }
+    if file.record_max.0 < LEAST_RECORD {
+        let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
+        faults.push(layers.fault("record_max", what));
+    }
+    faults.extend(small_queue("limits.queued", Some(file.limits.queued), file, layers));
+    faults.extend(small_queue("limits.queued_per_peer", file.limits.queued_per_peer, file, layers));
+    faults.extend(wrong_grants(file, layers));
+    let wrong = file.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).err());
+    faults.extend(wrong.map(|what| layers.fault("rate_limit_resource", what)));
+    faults.extend(against_rules(file, layers));
+    faults
+}
+
+/// Faults of listeners that have the port of another one.
+fn same_ports(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
+    let mut faults = Vec::new();
     let open = |is: bool, port: u16| if is { port } else { 0 };
     let ports = [
         ("http.port", open(file.http.enabled, file.http.port)),
@@ -38,22 +62,15 @@ pub(super) fn meaningless(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
         if let Some((other, _)) = earlier {
             let key = if layers.origin(path) == Origin::Default { other } else { path };
             let what = format!("{other} and {path} are both {port}");
-            faults.push(Fault { at: layers.origin(key).at(), code: code::VALUE, what });
+            faults.push(layers.fault(key, what));
         }
     }
-    faults.extend(load_without_control(file, layers));
-    faults.extend(unsafe_admin(file, layers));
-    faults.extend(half_a_tls(file, layers));
-    faults.extend(unclear_state(file, layers));
-    if file.shared_memory.allow == Some(AllowSharedMemory::Prefix) {
-        faults.extend(no_prefix(&file.shared_memory.prefix, layers));
-    }
-    if file.record_max.0 < LEAST_RECORD {
-        let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
-        faults.push(Fault { at: layers.origin("record_max").at(), code: code::VALUE, what });
-    }
-    faults.extend(small_queue("limits.queued", Some(file.limits.queued), file, layers));
-    faults.extend(small_queue("limits.queued_per_peer", file.limits.queued_per_peer, file, layers));
+    faults
+}
+
+/// Faults of grants that name no plug-in, or nothing that can be granted.
+fn wrong_grants(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
+    let mut faults = Vec::new();
     for entry in &file.plugins.grants {
         let what = match entry.split_once('=').filter(|(plugin, _)| !plugin.is_empty()) {
             Some((_, grant)) if GRANTS.contains(&grant) => continue,
@@ -64,12 +81,8 @@ pub(super) fn meaningless(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
             }
             None => format!("plugins.grants: \"{entry}\" names no plug-in; write NAME={entry}"),
         };
-        faults.push(Fault { at: layers.origin("plugins.grants").at(), code: code::VALUE, what });
+        faults.push(layers.fault("plugins.grants", what));
     }
-    let wrong = file.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).err());
-    let at = || layers.origin("rate_limit_resource").at();
-    faults.extend(wrong.map(|what| Fault { at: at(), code: code::VALUE, what }));
-    faults.extend(against_rules(file, layers));
     faults
 }
 
@@ -85,7 +98,7 @@ fn load_without_control(file: &ServerFile, layers: &Layers) -> Option<Fault> {
         "Use of '--load-model' requires setting '--model-control-mode=explicit' as well. (model.control_mode is \"{mode}\": every \
          model of the repository is loaded)"
     );
-    Some(Fault { at: layers.origin("model.load").at(), code: code::VALUE, what })
+    Some(layers.fault("model.load", what))
 }
 
 /// The fault for a prefix of shared memory that is missing, or that every key begins with.
@@ -102,7 +115,7 @@ fn no_prefix(prefix: &str, layers: &Layers) -> Option<Fault> {
         }
         _ => return None,
     };
-    Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
+    Some(layers.fault(key, what))
 }
 
 /// The shortest and the longest lease.
@@ -110,7 +123,7 @@ const LEASES: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::
 
 /// Faults of the settings for a store that several servers share.
 fn unclear_state(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
-    let at = |path: &str, what: String| Fault { at: layers.origin(path).at(), code: code::VALUE, what };
+    let at = |path: &str, what: String| layers.fault(path, what);
     let mut faults = Vec::new();
     if let Some(url) = &file.state.url {
         faults.extend(url.fault().map(|what| at("state.url", what.to_owned())));
@@ -136,7 +149,7 @@ fn small_queue(path: &'static str, queued: Option<Size>, file: &ServerFile, laye
     }
     let key = if layers.origin(path) == Origin::Default { "limits.request" } else { path };
     let what = format!("{path} ({queued}) must be at least limits.request ({request}), or such a request never fits");
-    Some(Fault { at: layers.origin(key).at(), code: code::VALUE, what })
+    Some(layers.fault(key, what))
 }
 
 /// Faults of values that violate their key's rule.
@@ -144,7 +157,7 @@ fn against_rules(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
     let table = toml::Table::try_from(file).map(Value::Table).unwrap_or(Value::Table(toml::Table::new()));
     let of = |path: &str| path.split('.').try_fold(&table, |value, part| value.get(part));
     let refused = keys().filter_map(|key| Some((key.path, key.rule.refuse(key.kind, of(key.path)?)?)));
-    let fault = |(path, why)| Fault { at: layers.origin(path).at(), code: code::VALUE, what: format!("{path} {why}") };
+    let fault = |(path, why)| layers.fault(path, format!("{path} {why}"));
     refused.map(fault).collect()
 }
 
@@ -161,7 +174,7 @@ fn unsafe_admin(file: &ServerFile, layers: &Layers) -> Option<Fault> {
         "admin on {address}:{port} without keys or client certificates would let anyone load code. \
          Set admin.keys_file, tls.client_ca, or admin.address = \"127.0.0.1\"."
     );
-    Some(Fault { at: layers.origin("admin.address").at(), code: code::VALUE, what })
+    Some(layers.fault("admin.address", what))
 }
 
 /// The fault for a certificate without its key, or a key without its certificate.
@@ -174,9 +187,5 @@ fn half_a_tls(file: &ServerFile, layers: &Layers) -> Option<Fault> {
         (false, false, true) => ("tls.client_ca", "tls.cert and tls.key"),
         _ => return None,
     };
-    Some(Fault {
-        at: layers.origin(there).at(),
-        code: code::VALUE,
-        what: format!("{there} is of no use without {lacks}"),
-    })
+    Some(layers.fault(there, format!("{there} is of no use without {lacks}")))
 }
