@@ -1,11 +1,12 @@
 //! Operations on the plug-ins of models, the same for every world.
 
+use sequor_wasm::audit::PluginChange;
 use sequor_wasm::journal::LogLine;
 use sequor_wasm::plugin_error::PluginError;
 use sequor_wasm::world::World;
 
 use super::place::PluginPlace;
-use super::registry::{PlaceRegistry, RequestedBy, change, short};
+use super::registry::{PlaceRegistry, RequestedBy, short};
 use super::status::PlacedPlugin;
 
 /// The operations of a registry. `by` is the operator who asks.
@@ -81,7 +82,7 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
             return Err(PluginError::Conflict(what));
         }
         if is_new {
-            change("load", name, by).record("", &wanted);
+            PluginChange::new("load", name, by).record("", &wanted);
         }
         self.show(name)
     }
@@ -106,14 +107,14 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
         for place in self.places(name) {
             place.health().park(format!("an operator has parked {name}"));
         }
-        change("park", name, by).record(current.sha256(), current.sha256());
+        PluginChange::new("park", name, by).record(current.sha256(), current.sha256());
         self.show(name)
     }
 
     fn unpark(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
         let current = self.current(name)?;
         self.places(name).iter().for_each(|place| place.health().forgive(true));
-        change("unpark", name, by).record(current.sha256(), current.sha256());
+        PluginChange::new("unpark", name, by).record(current.sha256(), current.sha256());
         self.show(name)
     }
 
@@ -126,7 +127,7 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
             return Err(PluginError::Conflict(what));
         }
         self.versions().remove(name);
-        change("unload", name, by).record(current.sha256(), "");
+        PluginChange::new("unload", name, by).record(current.sha256(), "");
         Ok(())
     }
 }

@@ -146,7 +146,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
     pub fn find(&self, name: &str) -> Result<Arc<Component<P::World>>, PluginError> {
         let (component, is_new) = self.0.versions.find(name, || self.metrics(name))?;
         if is_new {
-            change("load", name, "plugins.dir").record("", component.sha256());
+            PluginChange::new("load", name, "plugins.dir").record("", component.sha256());
         }
         Ok(component)
     }
@@ -279,7 +279,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             reloaded.map(|()| (plan, pinned))
         });
         self.metrics(name).replaced(put.is_ok());
-        let (plan, pinned) = put.inspect_err(|why| change(what, name, by).refused(before, after, why))?;
+        let (plan, pinned) = put.inspect_err(|why| PluginChange::new(what, name, by).refused(before, after, why))?;
         // Nothing can fail after this point.
         for (place, version) in plan.in_place {
             place.take_over(version, requested_by == RequestedBy::Operator);
@@ -290,9 +290,9 @@ impl<P: PluginPlace> PlaceRegistry<P> {
                 tracing::error!(plugin = name, model = place.model(), "the version before goes on: {why}");
             }
         }
-        change(what, name, by).record(before, after);
+        PluginChange::new(what, name, by).record(before, after);
         for PinnedFile { model, .. } in &pinned {
-            PluginChange { what: "save", plugin: name, model, by }.record(before, after);
+            PluginChange::new("save", name, by).at(model).record(before, after);
         }
         Ok(())
     }
@@ -411,10 +411,6 @@ fn parked<P: PluginPlace>(places: &[Arc<P>]) -> Vec<ParkedPlace> {
         Some(ParkedPlace { plugin: place.name().to_owned(), model: place.model().to_owned(), why })
     };
     places.iter().filter_map(parked).collect()
-}
-
-pub(super) fn change<'a>(what: &'a str, plugin: &'a str, by: &'a str) -> PluginChange<'a> {
-    PluginChange { what, plugin, model: "", by }
 }
 
 /// The short form of a hash, for people.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use sequor_wasm::audit::PluginChange;
 use sequor_wasm::journal::Level;
 
 use super::guest::Source;
@@ -16,7 +17,7 @@ impl Registry {
         // Not under the lock `changing`: a change waits for models to load, and they call this.
         let (source, is_new) = self.0.versions.find(name, || self.metrics_of(name))?;
         if is_new {
-            self.audit("load", name, "", By("plugins.dir"), "", source.sha256());
+            PluginChange::new("load", name, "plugins.dir").record("", source.sha256());
         }
         Ok(source)
     }

@@ -195,7 +195,7 @@ impl Registry {
     pub fn park(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
         self.bindings_of(name).iter().for_each(|at| at.park());
-        self.audit("park", name, "", by, &sha256, &sha256);
+        PluginChange::new("park", name, by.0).record(&sha256, &sha256);
         self.show(name)
     }
 
@@ -206,7 +206,7 @@ impl Registry {
             at.unpark()
                 .map_err(|unfit| PluginError::Invalid(format!("{name} stays parked on {}: {unfit}", at.model())))?;
         }
-        self.audit("unpark", name, "", by, &sha256, &sha256);
+        PluginChange::new("unpark", name, by.0).record(&sha256, &sha256);
         self.show(name)
     }
 
@@ -219,7 +219,7 @@ impl Registry {
             return Err(PluginError::Conflict(what));
         }
         self.0.versions.remove(name);
-        self.audit("unload", name, "", by, &sha256, "");
+        PluginChange::new("unload", name, by.0).record(&sha256, "");
         Ok(())
     }
 
@@ -270,24 +270,6 @@ impl Registry {
         change()
     }
 
-    /// Writes one audit line for a change: its source, the operation, and the hashes before and after.
-    pub fn audit(&self, what: &str, plugin: &str, model: &str, by: By<'_>, before: &str, after: &str) {
-        PluginChange { what, plugin, model, by: by.0 }.record(before, after);
-    }
-
-    /// Writes the audit line of a refused change, with the reason. Nothing has changed; `tried` is the refused hash.
-    pub fn audit_refused(
-        &self,
-        what: &str,
-        plugin: &str,
-        model: &str,
-        by: By<'_>,
-        (before, tried): (&str, &str),
-        why: &PluginError,
-    ) {
-        PluginChange { what, plugin, model, by: by.0 }.refused(before, tried, why);
-    }
-
     pub fn absent(&self, name: &str) -> PluginError {
         self.0.versions.absent(name)
     }
@@ -312,7 +294,7 @@ impl Registry {
     ) -> Arc<dyn Source> {
         let (source, is_new) = self.0.versions.insert(name, version, print, || self.metrics_of(name));
         if is_new {
-            self.audit("load", name, "", by, "", source.sha256());
+            PluginChange::new("load", name, by.0).record("", source.sha256());
         }
         source
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sequor_wasm::audit::PluginChange;
+
 use super::binding::SchedulerBinding;
 use super::guest::Source;
 use super::registry::{Registry, SchedulerVersion, short};
@@ -89,13 +91,14 @@ impl Registry {
             Ok((ready, named))
         });
         metrics.replaced(ready.is_ok());
-        let (ready, named) = ready.inspect_err(|why| self.audit_refused(what, name, "", by, (before, after), why))?;
+        let change = PluginChange::new(what, name, by.0);
+        let (ready, named) = ready.inspect_err(|why| change.refused(before, after, why))?;
         // From here on nothing can fail.
         ready.into_iter().for_each(|(at, instance)| at.take_over(&new.source, instance));
         self.0.versions.promote(name, new);
         self.catch_up(name, &bindings, &new.source);
-        self.audit(what, name, "", by, before, after);
-        named.iter().for_each(|model| self.audit("save", name, model, by, before, after));
+        change.record(before, after);
+        named.iter().for_each(|model| PluginChange::new("save", name, by.0).at(model).record(before, after));
         Ok(())
     }
 

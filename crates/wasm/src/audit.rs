@@ -14,7 +14,18 @@ pub struct PluginChange<'a> {
     pub by: &'a str,
 }
 
-impl PluginChange<'_> {
+impl<'a> PluginChange<'a> {
+    /// A change for all models.
+    pub fn new(what: &'a str, plugin: &'a str, by: &'a str) -> PluginChange<'a> {
+        PluginChange { what, plugin, model: "", by }
+    }
+
+    /// The same change for one model.
+    #[must_use]
+    pub fn at(self, model: &'a str) -> PluginChange<'a> {
+        PluginChange { model, ..self }
+    }
+
     /// Logs a change that was made, from one hash to another.
     pub fn record(self, before: &str, after: &str) {
         let PluginChange { what, plugin, model, by } = self;

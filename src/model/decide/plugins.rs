@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use sequor_wasm::audit::PluginChange;
 use sequor_wasm::limits::Limits;
 
 use crate::config::fault::code;
@@ -157,8 +158,9 @@ impl Deciders {
         let (before, after) =
             (self.decides_for(&how.model), registry.find(&how.plugin).map(|is| is.sha256().to_owned()));
         let after = after.unwrap_or_default();
+        let attach = PluginChange::new("attach", &how.plugin, by.0).at(&how.model);
         let refused = |why: &PluginError| {
-            registry.audit_refused("attach", &how.plugin, &how.model, by, (&before, &after), why);
+            attach.refused(&before, &after, why);
         };
         check_how(how).inspect_err(refused)?;
         let (model, gate) = serving(&self.catalog, &how.model).inspect_err(refused)?;
@@ -174,9 +176,9 @@ impl Deciders {
             }
             registry.install(binding, ready);
         }
-        registry.audit("attach", &how.plugin, &how.model, by, &before, &after);
+        attach.record(&before, &after);
         if how.save {
-            registry.audit("save", &how.plugin, &how.model, by, &before, &after);
+            PluginChange::new("save", &how.plugin, by.0).at(&how.model).record(&before, &after);
         } else {
             self.catalog.edit(&how.model, |entry| entry.decides = SchedulerChoice::Runtime(Some(how.clone())));
         }
@@ -241,7 +243,7 @@ impl Deciders {
             return Err(PluginError::Absent(format!("{name} is not attached to {model}")));
         }
         self.catalog.edit(model, |entry| entry.decides = SchedulerChoice::Runtime(None));
-        registry.audit("detach", name, model, by, &before, "");
+        PluginChange::new("detach", name, by.0).at(model).record(&before, "");
         Ok(())
     }
 }
