@@ -144,7 +144,7 @@ fn check_input(report: &mut Report<'_>, graph: &Signature, field: &str, input: &
     if is_scalar(report, port, &dims) {
         return;
     }
-    check_dims(report, field, "input", "takes", port, &dims, false);
+    check_dims(report, field, PortSide::Input, port, &dims);
 }
 
 fn check_output(report: &mut Report<'_>, graph: &Signature, field: &str, output: &ModelOutput) {
@@ -159,7 +159,7 @@ fn check_output(report: &mut Report<'_>, graph: &Signature, field: &str, output:
     if is_scalar(report, port, &dims) {
         return;
     }
-    check_dims(report, field, "output", "gives", port, &dims, true);
+    check_dims(report, field, PortSide::Output, port, &dims);
 }
 
 /// Whether the configuration has dims of ones for a tensor without dimensions, in a model that does not batch.
@@ -174,7 +174,32 @@ fn check_type(report: &mut Report<'_>, field: &str, label: &str, port: &Port, da
     report.fault(&format!("{field}.data_type"), code::TYPE, what);
 }
 
-fn check_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &Port, dims: &Dims, exact: bool) {
+/// The side of the model that a tensor is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PortSide {
+    Input,
+    Output,
+}
+
+impl PortSide {
+    fn label(self) -> &'static str {
+        match self {
+            PortSide::Input => "input",
+            PortSide::Output => "output",
+        }
+    }
+
+    fn verb(self) -> &'static str {
+        match self {
+            PortSide::Input => "takes",
+            PortSide::Output => "gives",
+        }
+    }
+}
+
+/// Checks the dims of an input or an output. The configuration may fix a dimension that the model leaves open in an input, but not in an output.
+fn check_dims(report: &mut Report<'_>, field: &str, side: PortSide, port: &Port, dims: &Dims) {
+    let (label, verb) = (side.label(), side.verb());
     let (field, name) = (format!("{field}.dims"), &port.name);
     let (axis, dims) = &report.batch_of(dims);
     let axis = *axis;
@@ -186,7 +211,7 @@ fn check_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, por
         );
         return report.fault(&field, code::DIMS, what);
     }
-    let fits = |model: Dim, declared: Dim| model == declared || (!exact && model == Dim::Any);
+    let fits = |model: Dim, declared: Dim| model == declared || (side == PortSide::Input && model == Dim::Any);
     if !agree(&port.dims, dims, axis, fits) {
         let what = format!("{label} \"{name}\": model {verb} {}, config says dims {dims}", drawn(&port.dims, axis));
         report.fault(&field, code::DIMS, what);
@@ -239,12 +264,11 @@ pub(super) fn control_type(control: &Control) -> Option<DataType> {
 }
 
 fn check_state(report: &mut Report<'_>, graph: &Signature, field: &str, state: &State) {
-    let label = format!("state \"{}\"", state.input_name);
     match graph.input(&state.input_name) {
         None => no_input(report, graph, &format!("{field}.input_name"), "state", &state.input_name),
         Some(port) => {
             check_type(report, field, "state", port, state.data_type);
-            check_state_dims(report, field, &label, "takes", port, state);
+            check_state_dims(report, field, PortSide::Input, port, state);
         }
     }
     match graph.output(&state.output_name) {
@@ -253,7 +277,7 @@ fn check_state(report: &mut Report<'_>, graph: &Signature, field: &str, state: &
             check_type(report, field, "state", port, state.data_type);
             // The axis is that of the input, so without an input there is nothing to compare.
             if graph.input(&state.input_name).is_some() {
-                check_state_dims(report, field, &label, "gives", port, state);
+                check_state_dims(report, field, PortSide::Output, port, state);
             }
         }
     }
@@ -277,10 +301,10 @@ pub(super) fn moved_axis(report: &Report<'_>, tensor: &Dims, state: &State) -> O
 
 /// Checks that a state's tensor has the configured dims with the batch at one axis. A dimension that the model leaves open fits anything.
 /// In an output, a dimension that the configuration leaves open fits too, because each run is checked.
-fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &str, port: &Port, state: &State) {
+fn check_state_dims(report: &mut Report<'_>, field: &str, side: PortSide, port: &Port, state: &State) {
     let declared = Dims::from_wire(&state.dims);
     let name = &state.input_name;
-    let gives = verb == "gives";
+    let gives = side == PortSide::Output;
     let fits_at = |axis: usize| state_fits(&port.dims, &declared, Some(axis), gives);
     let axis = report.batches().then(|| report.batch_axis(name));
     let fits = state_fits(&port.dims, &declared, axis, gives);
@@ -292,7 +316,11 @@ fn check_state_dims(report: &mut Report<'_>, field: &str, label: &str, verb: &st
         let open = |axis: &usize| port.dims.0.get(*axis) == Some(&Dim::Any);
         let batch =
             axis.map(|axis| Some(axis).filter(open).or_else(|| (0..port.dims.rank()).find(open)).unwrap_or(axis));
-        let mut what = format!("{label}: model {verb} {}, config says dims {declared}", drawn(&port.dims, batch));
+        let mut what = format!(
+            "state \"{name}\": model {} {}, config says dims {declared}",
+            side.verb(),
+            drawn(&port.dims, batch)
+        );
         if let Some(other) = batch.filter(|other| Some(*other) != axis) {
             let rest = Dims(port.dims.0.iter().enumerate().filter(|(n, _)| *n != other).map(|(_, d)| *d).collect());
             what.push_str(&format!(
