@@ -44,20 +44,9 @@ impl PluginPlace for ChainLink {
     }
 
     fn status(&self) -> PlaceStatus {
-        let current = self.current.load();
-        let (memory, memory_limit) = current.memory();
-        let options = &self.site.options;
-        PlaceStatus {
-            model: self.model().to_owned(),
-            version: self.site.facts.version,
-            sha256: current.sha256.clone(),
-            parked: self.health.parked(),
-            counts: self.health.counts(),
-            memory,
-            memory_limit,
-            time_us: u64::try_from(options.limits.time.as_micros()).unwrap_or(u64::MAX),
-            config: options.config.clone(),
-        }
+        let (current, options) = (self.current.load(), &self.site.options);
+        let call = (options.limits.time, options.config.as_str());
+        PlaceStatus::new(&self.site.facts, &current.sha256, &self.health, current.memory(), call)
     }
 
     /// A version needs a new load if its signature or `scratch` differs, or if only one of the two versions wants `post`.

@@ -198,13 +198,8 @@ impl<P: PluginPlace> PlaceRegistry<P> {
 
     /// Checks the files of all known plug-ins. A changed file replaces the version that serves. An invalid file is logged.
     pub fn look(&self) {
-        for name in self.0.versions.names() {
-            let Some((changed, awaits)) = self.0.versions.note_file(&name) else { continue };
-            let is_awaited = || awaits.is_some_and(|sha256| self.other_pin(&name, &sha256).is_none());
-            if changed || is_awaited() {
-                self.look_at(&name);
-            }
-        }
+        let is_pinned = |name: &str, sha256: &str| self.other_pin(name, sha256).is_some();
+        self.0.versions.changed_files(is_pinned).for_each(|name| self.look_at(&name));
     }
 
     fn look_at(&self, name: &str) {

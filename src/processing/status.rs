@@ -1,6 +1,9 @@
 //! The status of the plug-ins of models, for operators.
 
-use super::health::PlaceCounts;
+use std::time::Duration;
+
+use super::health::{PlaceCounts, PlaceHealth};
+use crate::config::model::LoadFacts;
 
 /// A named plug-in with its current version, and the models where it serves.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,4 +33,27 @@ pub struct PlaceStatus {
     pub time_us: u64,
     /// Settings of the plug-in: a table, as JSON.
     pub config: String,
+}
+
+impl PlaceStatus {
+    /// The status of a plug-in at a load. `memory` is that of the most recently called guest, and its maximum. `time` is the limit of a call.
+    pub(crate) fn new(
+        facts: &LoadFacts,
+        sha256: &str,
+        health: &PlaceHealth,
+        (memory, memory_limit): (u64, u64),
+        (time, config): (Duration, &str),
+    ) -> PlaceStatus {
+        PlaceStatus {
+            model: facts.name.clone(),
+            version: facts.version,
+            sha256: sha256.to_owned(),
+            parked: health.parked(),
+            counts: health.counts(),
+            memory,
+            memory_limit,
+            time_us: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+            config: config.to_owned(),
+        }
+    }
 }

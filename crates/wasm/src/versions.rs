@@ -183,12 +183,24 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
     }
 
     /// Records the present print of a plug-in's file. If the file exists, returns whether it has changed, and the hash that it waits with.
-    pub fn note_file(&self, name: &str) -> Option<(bool, Option<String>)> {
+    fn note_file(&self, name: &str) -> Option<(bool, Option<String>)> {
         let print = self.print(name);
         let mut plugins = self.plugins.lock();
         let plugin = plugins.get_mut(name)?;
         let changed = std::mem::replace(&mut plugin.print, print) != print;
         print.map(|_| (changed, plugin.awaits.clone()))
+    }
+
+    /// The plug-ins whose files must be loaded: the file has changed, or its version waits and `is_refused`, which gets the name and the hash, no
+    /// longer refuses it. Each file is checked when its turn comes, so the caller may load one before the next is checked.
+    pub fn changed_files<'a>(
+        &'a self,
+        is_refused: impl Fn(&str, &str) -> bool + 'a,
+    ) -> impl Iterator<Item = String> + 'a {
+        self.names().into_iter().filter(move |name| {
+            let Some((changed, awaits)) = self.note_file(name) else { return false };
+            changed || awaits.is_some_and(|sha256| !is_refused(name, &sha256))
+        })
     }
 
     /// Makes this version the file of the plug-in folder, or returns why the next start would not find it.
