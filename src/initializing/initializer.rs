@@ -224,8 +224,8 @@ impl Initializer {
             CallFault::Time => "time",
             CallFault::Memory | CallFault::Full => "memory",
         };
-        self.site.metrics.struck(kind);
-        self.health.struck(&self.journal, &self.site.facts.name, (kind, &what), false, SystemTime::now());
+        self.site.metrics.add_strike(kind);
+        self.health.add_strike(&self.journal, &self.site.facts.name, (kind, &what), false, SystemTime::now());
         self.refusal(what)
     }
 

@@ -119,7 +119,7 @@ impl PlaceHealth {
     }
 
     /// Counts a strike. If the maximum is reached, parks the plug-in.
-    pub(crate) fn struck(
+    pub(crate) fn add_strike(
         &self,
         journal: &Journal,
         model: &str,

@@ -305,9 +305,9 @@ impl ChainLink {
             CallFault::Time => "time",
             CallFault::Memory | CallFault::Full => "memory",
         };
-        self.site.metrics.struck(word);
+        self.site.metrics.add_strike(word);
         let bypasses = self.site.options.on_failure == OnFailure::Bypass;
-        self.health.struck(&self.journal, &self.site.facts.name, (word, &what), bypasses, SystemTime::now());
+        self.health.add_strike(&self.journal, &self.site.facts.name, (word, &what), bypasses, SystemTime::now());
         self.refusal(RefusedBy::Failure { what })
     }
 }

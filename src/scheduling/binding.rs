@@ -159,13 +159,13 @@ impl SchedulerBinding {
                 return None;
             }
             let mut health = self.health.lock();
-            let verdict = health.struck(now, lost);
+            let verdict = health.add_strike(now, lost);
             let off = if verdict == Verdict::GoesOn { None } else { decider.retire_guest() };
             Some((verdict, health.strikes(now), off))
         });
         let Some((verdict, strikes, off)) = judged.flatten() else { return };
         drop(off);
-        self.metrics.struck(invalid_answer::word(strike.fault));
+        self.metrics.add_strike(invalid_answer::word(strike.fault));
         *self.last_fault.lock() = Some(LastFault {
             kind: invalid_answer::word(strike.fault).to_owned(),
             what: strike.what.clone(),

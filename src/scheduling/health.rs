@@ -89,7 +89,7 @@ impl Health {
     }
 
     /// Counts a strike. `lost`: the instance can no longer be used.
-    pub fn struck(&mut self, now: Time, lost: bool) -> Verdict {
+    pub fn add_strike(&mut self, now: Time, lost: bool) -> Verdict {
         self.strikes.retain(|at| now - *at < WINDOW);
         self.strikes.push_back(now);
         if self.at == HealthState::Parked || self.strikes.len() >= self.most {
@@ -186,12 +186,12 @@ mod tests {
         assert_eq!(health.state(), BindingState::Recovering);
         health.serves();
         assert_eq!(health.state(), BindingState::Active);
-        let Verdict::Recovers(due) = health.struck(Time(S), true) else { panic!() };
+        let Verdict::Recovers(due) = health.add_strike(Time(S), true) else { panic!() };
         assert_eq!((ms(due, Time(S)), health.state(), health.due()), (100, BindingState::Recovering, Some(due)));
         health.serves();
-        let Verdict::Recovers(due) = health.struck(Time(2 * S), true) else { panic!() };
+        let Verdict::Recovers(due) = health.add_strike(Time(2 * S), true) else { panic!() };
         assert_eq!(ms(due, Time(2 * S)), 200);
-        assert_eq!(health.struck(Time(3 * S), true), Verdict::Parks, "while it recovers, too");
+        assert_eq!(health.add_strike(Time(3 * S), true), Verdict::Parks, "while it recovers, too");
         assert_eq!((health.state(), health.due(), health.serves()), (BindingState::Parked, None, false));
         health.unpark(Time(4 * S));
         assert_eq!((health.state(), health.strikes(Time(4 * S))), (BindingState::Recovering, 0));
@@ -202,7 +202,7 @@ mod tests {
         let mut health = Health::new(false, 3);
         health.serves();
         for n in 0..10 {
-            assert_eq!(health.struck(Time(n * 31 * S), false), Verdict::GoesOn, "{n}");
+            assert_eq!(health.add_strike(Time(n * 31 * S), false), Verdict::GoesOn, "{n}");
         }
         assert_eq!((health.state(), health.strikes(Time(9 * 31 * S))), (BindingState::Active, 2));
     }
@@ -211,7 +211,7 @@ mod tests {
     fn a_recovered_shadow_is_a_shadow_again() {
         let mut health = Health::new(true, 2);
         health.serves();
-        health.struck(Time(0), true);
+        health.add_strike(Time(0), true);
         health.serves();
         assert_eq!(health.state(), BindingState::Shadow);
         health.renew(Time(5));

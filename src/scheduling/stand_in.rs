@@ -139,7 +139,7 @@ impl Source for StandInVersion {
     fn start(&self, _: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, CallError> {
         let mut script = self.script.lock();
         if script.does == Does::NoRoom {
-            return struck(CallFault::Full);
+            return failed(CallFault::Full);
         }
         script.starts += 1;
         script.observed.clear();
@@ -149,7 +149,7 @@ impl Source for StandInVersion {
     }
 }
 
-fn struck<T>(fault: CallFault) -> Result<T, CallError> {
+fn failed<T>(fault: CallFault) -> Result<T, CallError> {
     Err(CallError { fault, what: "index out of bounds, src/lib.rs:41".to_owned() })
 }
 
@@ -157,7 +157,7 @@ impl Puppet {
     fn learn(&mut self, events: &Events) -> Result<(), CallError> {
         let mut script = self.0.lock();
         if script.does == Does::TrapInObserve && !events.is_empty() {
-            return struck(CallFault::Trap);
+            return failed(CallFault::Trap);
         }
         let observed = &mut script.observed;
         observed.kind.extend(&events.kind);
@@ -172,7 +172,7 @@ impl Guest for Puppet {
     fn configure(&mut self, _: &str, _: &LoadFacts) -> Result<Result<(), String>, CallError> {
         let script = self.0.lock();
         match (&script.configure, script.does) {
-            (_, Does::TrapInConfigure) => struck(CallFault::Trap),
+            (_, Does::TrapInConfigure) => failed(CallFault::Trap),
             (Some(why), _) => Ok(Err(why.clone())),
             (None, _) => Ok(Ok(())),
         }
@@ -186,9 +186,9 @@ impl Guest for Puppet {
         script.asked_by = Some(thread::current().id());
         script.saw = (see.numbers.clone(), see.keys.clone());
         match script.does {
-            Does::Trap => return struck(CallFault::Trap),
-            Does::Time => return struck(CallFault::Time),
-            Does::Memory => return struck(CallFault::Memory),
+            Does::Trap => return failed(CallFault::Trap),
+            Does::Time => return failed(CallFault::Time),
+            Does::Memory => return failed(CallFault::Memory),
             Does::Beyond => picks.fire = vec![0, see.len + 3],
             Does::Twice => picks.fire = vec![0, 0],
             Does::TooMany => picks.fire = (0..=see.max_batch).collect(),
@@ -220,7 +220,7 @@ impl Guest for Puppet {
         drop(script);
         meanwhile.0.inspect(|meanwhile| meanwhile());
         match does {
-            Does::AdmitTrap => struck(CallFault::Trap),
+            Does::AdmitTrap => failed(CallFault::Trap),
             Does::AdmitBeyond => Ok(vec![Admission::Take { instance: room.len() as u16 }]),
             Does::AdmitEvict if room.iter().all(|free| *free == 0) && victims.len > 0 => {
                 Ok(vec![Admission::Evict { victim: 0 }; see.len as usize])
@@ -244,7 +244,7 @@ impl Guest for Puppet {
         script.restored = Some(saved.to_owned());
         match script.restore.clone() {
             None => Ok(Ok(())),
-            Some(Ok(())) => struck(CallFault::Trap),
+            Some(Ok(())) => failed(CallFault::Trap),
             Some(why) => Ok(why),
         }
     }

@@ -81,13 +81,13 @@ impl Registry {
             let failed = format!("{name} ({}) failed its dry run on {} ({unfit})", short(after), at.model());
             PluginError::Invalid(format!("not replaced: {failed}. {goes_on}."))
         };
-        let unsaid = |why| {
+        let not_saved = |why| {
             let alone = "To let another decide until the server ends and no longer, attach it without --save first";
             PluginError::Denied(format!("not replaced: {why}. {goes_on}. {alone}"))
         };
         let ready = open_all(&bindings, &new.source, parked).map_err(unfit).and_then(|ready| {
             let is_named = bindings.iter().any(|at| at.from_file.load(Ordering::Acquire));
-            let named = if is_named { self.set_down(name, &old, new).map_err(unsaid)? } else { Vec::new() };
+            let named = if is_named { self.set_down(name, &old, new).map_err(not_saved)? } else { Vec::new() };
             Ok((ready, named))
         });
         metrics.replaced(ready.is_ok());

@@ -266,7 +266,7 @@ impl SimPolicy for Plugged {
             PolicyFault::Trap | PolicyFault::Time | PolicyFault::Memory => std::mem::take(&mut self.what),
             other => crate::scheduling::word(other).to_owned(),
         };
-        let parked = self.health.struck(now, self.guest.is_none()) == Verdict::Parks;
+        let parked = self.health.add_strike(now, self.guest.is_none()) == Verdict::Parks;
         let count = self.health.strikes(now);
         if parked {
             self.guest = None;

@@ -95,7 +95,7 @@ impl PluginMetrics {
     }
 
     /// Counts a strike. `reason` is one of a few words.
-    pub fn struck(&self, reason: &str) {
+    pub fn add_strike(&self, reason: &str) {
         let mut made = self.made.lock();
         made.strikes.entry(reason.to_owned()).or_insert_with(|| (self.make.strikes)(reason)).add(1);
     }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::cache::metric;
-use crate::papers::Papers;
+use crate::certificates::TestCertificates;
 use crate::server::{Call, Ended, Server, get, models};
 
 /// Runs a command of the program against this server.
@@ -31,13 +31,13 @@ fn a_public_admin_listener_needs_keys_or_client_certificates() {
         Set admin.keys_file, tls.client_ca, or admin.address = \"127.0.0.1\".\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(3), message));
 
-    let papers = Papers::new();
-    fs::write(papers.path("keys"), "anna:first\n").unwrap();
-    let server = open().arguments(["--admin-keys-file".as_ref(), papers.path("keys").as_os_str()]).start();
+    let certificates = TestCertificates::new();
+    fs::write(certificates.path("keys"), "anna:first\n").unwrap();
+    let server = open().arguments(["--admin-keys-file".as_ref(), certificates.path("keys").as_os_str()]).start();
     assert_eq!(server.admin.unwrap().ip().to_string(), "0.0.0.0");
     let local = format!("127.0.0.1:{}", server.admin.unwrap().port());
     assert_eq!(get(local.parse().unwrap(), "/admin/models").0, 401);
-    let key = papers.path("keys").display().to_string();
+    let key = certificates.path("keys").display().to_string();
     let list = ["model", "list", "--server", &local];
     let ended = command(&server, &list);
     assert_eq!(ended.code, Some(5), "{}", ended.stderr);
@@ -124,8 +124,8 @@ fn get_as(address: std::net::SocketAddr, path: &str) -> (u16, String) {
 
 #[test]
 fn commands_to_a_tls_server_need_the_ca_file() {
-    let papers = Papers::new();
-    let path = |file: &str| papers.path(file).display().to_string();
+    let certificates = TestCertificates::new();
+    let path = |file: &str| certificates.path(file).display().to_string();
     let (cert, key, ca) = (path("server.pem"), path("server.key"), path("ca.pem"));
     let server = Call::serve(models()).arguments(["--tls-cert", &cert, "--tls-key", &key]).start();
     let list = ["plugin", "list"];
@@ -194,15 +194,15 @@ fn a_server_certificate_that_is_a_ca_certificate_is_refused_with_advice() {
 
 #[test]
 fn a_wrong_key_is_a_line_of_the_log() {
-    let papers = Papers::new();
-    fs::write(papers.path("keys"), "anna:first\n").unwrap();
-    fs::write(papers.path("wrong"), "second\n").unwrap();
+    let certificates = TestCertificates::new();
+    fs::write(certificates.path("keys"), "anna:first\n").unwrap();
+    fs::write(certificates.path("wrong"), "second\n").unwrap();
     let server =
-        Call::serve(models()).arguments(["--admin-keys-file".as_ref(), papers.path("keys").as_os_str()]).start();
+        Call::serve(models()).arguments(["--admin-keys-file".as_ref(), certificates.path("keys").as_os_str()]).start();
     let message = |arguments: &[&str]| command(&server, arguments).stderr;
     let none = message(&["drain"]);
     assert!(none.starts_with("sequor: this server needs a key: --key-file FILE; over HTTP"), "{none}");
-    let wrong = message(&["drain", "--key-file", &papers.path("wrong").display().to_string()]);
+    let wrong = message(&["drain", "--key-file", &certificates.path("wrong").display().to_string()]);
     assert!(wrong.starts_with("sequor: the key is not one of admin.keys_file\n"), "{wrong}");
     let log = server.stop().stderr;
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("sequor::audit: refused by=\"unknown\"")).collect();

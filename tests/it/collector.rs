@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::papers::Papers;
+use crate::certificates::TestCertificates;
 use crate::server::{Ended, Server};
 
 /// An answer over HTTP that stands for a success without one of the spans.
@@ -108,9 +108,9 @@ where
     let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
 }
 
-fn acceptor(papers: &Papers) -> TlsAcceptor {
-    let certificates = CertificateDer::pem_file_iter(papers.path("server.pem")).unwrap();
-    let key = PrivateKeyDer::from_pem_file(papers.path("server.key")).unwrap();
+fn acceptor(certificates: &TestCertificates) -> TlsAcceptor {
+    let certificates = CertificateDer::pem_file_iter(certificates.path("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(certificates.path("server.key")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let chain = certificates.map(Result::unwrap).collect();
@@ -124,9 +124,9 @@ impl TestCollector {
         TestCollector::started(None)
     }
 
-    /// Serves with a certificate of these papers.
-    pub(crate) fn with_tls(papers: &Papers) -> TestCollector {
-        TestCollector::started(Some(acceptor(papers)))
+    /// Serves with a certificate of these certificates.
+    pub(crate) fn with_tls(certificates: &TestCertificates) -> TestCollector {
+        TestCollector::started(Some(acceptor(certificates)))
     }
 
     fn started(tls: Option<TlsAcceptor>) -> TestCollector {

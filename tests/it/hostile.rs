@@ -22,7 +22,7 @@ const BUDGET: Duration = Duration::from_millis(2);
 
 /// The expected outcome of a hostile plug-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Comes {
+enum Outcome {
     /// Parked after three strikes of this kind.
     Parked(&'static str),
     /// It breaks no rule, and stays active.
@@ -30,28 +30,28 @@ enum Comes {
 }
 
 /// The behaviour, its amount, the expected outcome, and the text for the operator.
-type Case = (&'static str, u32, Comes, &'static str);
+type Case = (&'static str, u32, Outcome, &'static str);
 
 const CASES: [Case; 9] = [
-    ("loop", 0, Comes::Parked("time"), "time limit 2ms in plan ("),
-    ("trap", 0, Comes::Parked("trap"), "told to trap in plan"),
-    ("recursion", 0, Comes::Parked("trap"), "in plan"),
-    ("gigabyte", 0, Comes::Parked("memory"), "MiB in plan: asked for 1.0 GiB"),
-    ("beyond", 0, Comes::Parked("index"), "plan answered index "),
-    ("twice", 0, Comes::Parked("repeat"), "plan answered 0 twice"),
+    ("loop", 0, Outcome::Parked("time"), "time limit 2ms in plan ("),
+    ("trap", 0, Outcome::Parked("trap"), "told to trap in plan"),
+    ("recursion", 0, Outcome::Parked("trap"), "in plan"),
+    ("gigabyte", 0, Outcome::Parked("memory"), "MiB in plan: asked for 1.0 GiB"),
+    ("beyond", 0, Outcome::Parked("index"), "plan answered index "),
+    ("twice", 0, Outcome::Parked("repeat"), "plan answered 0 twice"),
     // This is the only way to name a sequence twice: a round shows one request of each.
-    ("both", 0, Comes::Parked("repeat"), "plan answered 0 twice"),
-    ("flood", 300, Comes::Nowhere, "line 99 of 300"),
-    ("starve", 0, Comes::Nowhere, ""),
+    ("both", 0, Outcome::Parked("repeat"), "plan answered 0 twice"),
+    ("flood", 300, Outcome::Nowhere, "line 99 of 300"),
+    ("starve", 0, Outcome::Nowhere, ""),
 ];
 
 /// A trap in C has no text of its own. The message has the function of the trap, or the failed assertion.
 const CASES_IN_C: [Case; 5] = [
-    ("loop", 0, Comes::Parked("time"), "time limit 2ms in plan ("),
-    ("trap", 0, Comes::Parked("trap"), "it gave up (unreachable) (in sequor_plan), in plan"),
-    ("assert", 0, Comes::Parked("trap"), "assertion failed: !asserts, in sequor_plan at plugin.c:33, in plan"),
-    ("recursion", 0, Comes::Parked("trap"), "memory out of bounds (in deeper), in plan"),
-    ("beyond", 0, Comes::Parked("index"), "plan answered index "),
+    ("loop", 0, Outcome::Parked("time"), "time limit 2ms in plan ("),
+    ("trap", 0, Outcome::Parked("trap"), "it gave up (unreachable) (in sequor_plan), in plan"),
+    ("assert", 0, Outcome::Parked("trap"), "assertion failed: !asserts, in sequor_plan at plugin.c:33, in plan"),
+    ("recursion", 0, Outcome::Parked("trap"), "memory out of bounds (in deeper), in plan"),
+    ("beyond", 0, Outcome::Parked("index"), "plan answered index "),
 ];
 
 /// A server with two running sums, `oldest` and `direct`, and a third one whose rows may have any width.
@@ -134,8 +134,8 @@ fn blamed(server: &Server, name: &str, at: &Value, kind: &str, what: &str) {
     let panicked = what.starts_with("told to");
     assert!(!panicked || message.contains("src/lib.rs:"), "the line is missing: {message}");
     let log = logs(server, name);
-    let struck = log.iter().filter(|line| line.starts_with(message) && line.contains("built-in used for this round"));
-    assert!(struck.count() > 0, "{message}: {log:#?}");
+    let strikes = log.iter().filter(|line| line.starts_with(message) && line.contains("built-in used for this round"));
+    assert!(strikes.count() > 0, "{message}: {log:#?}");
     let last = format!(
         "{name} is parked on oldest after 3 strikes in 60 s ({kind}: {message}). Requests go on with \"oldest\"."
     );
@@ -165,15 +165,15 @@ async fn each_is_survived(component: &str, cases: &[Case]) {
     let hostile = guest(component);
     let parts = [Part::of("oldest", STREAMS), Part::of("direct", BESIDE)];
     let (_, alone) = during(&server, &parts, async |progress| progress.everybody(60).await).await;
-    for &(does, amount, comes, what) in cases {
+    for &(does, amount, outcome, what) in cases {
         let (name, seen) = during(&server, &parts, async |progress| {
             let name = let_loose(&server, &hostile, "oldest", does, amount);
-            match comes {
-                Comes::Parked(kind) => {
+            match outcome {
+                Outcome::Parked(kind) => {
                     let at = parked(&server, &name, progress).await;
                     blamed(&server, &name, &at, kind, what);
                 }
-                Comes::Nowhere => {
+                Outcome::Nowhere => {
                     // A starved request still runs within `max_wait`.
                     progress.everybody(2).await;
                     let at = attached(&server, &name);
@@ -191,9 +191,9 @@ async fn each_is_survived(component: &str, cases: &[Case]) {
         judge(&name, &seen, &alone, 1);
     }
     let log = server.stop().stderr;
-    for &(does, _, comes, what) in cases {
+    for &(does, _, outcome, what) in cases {
         let line = log.lines().find(|line| line.contains(&format!("hostile-{does}")) && line.contains(what));
-        assert!(comes == Comes::Nowhere || line.is_some(), "{does}: {log}");
+        assert!(outcome == Outcome::Nowhere || line.is_some(), "{does}: {log}");
     }
 }
 

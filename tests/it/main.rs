@@ -10,6 +10,8 @@ mod cache;
 #[path = "../../src/processing/calling_wat.rs"]
 mod calling_wat;
 mod calls;
+#[path = "../surface/admin/certificates.rs"]
+mod certificates;
 mod check;
 mod cli;
 mod clients;
@@ -43,8 +45,6 @@ mod oracle;
 mod ovms;
 mod packages;
 mod pages;
-#[path = "../surface/admin/papers.rs"]
-mod papers;
 mod pcm;
 mod perf;
 mod plugins;

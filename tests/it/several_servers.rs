@@ -21,8 +21,8 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use crate::certificates::TestCertificates;
 use crate::operator::ask;
-use crate::papers::Papers;
 use crate::python::prepared;
 use crate::server::{Call, SEQUOR, Server, root, until};
 use crate::steps::{STRATEGIES, accumulators, metric, parameter, step, sum};
@@ -742,9 +742,9 @@ async fn behind_haproxy_a_server_leaves_and_every_step_is_answered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_connection_to_redis_may_be_encrypted() {
-    let (folder, redis, papers) = (repository("step"), Redis::start(), Papers::new());
+    let (folder, redis, certificates) = (repository("step"), Redis::start(), TestCertificates::new());
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let path = |file: &str| papers.path(file).display().to_string();
+    let path = |file: &str| certificates.path(file).display().to_string();
     let files = [("cert", "server.pem"), ("key", "server.key"), ("ca-cert", "ca.pem")];
     let files = files.map(|(what, file)| format!("tls-{what}-file {}", path(file))).join(" ");
     let message = redis.ask(&format!("CONFIG SET {files} tls-auth-clients no tls-port {port}")).unwrap();

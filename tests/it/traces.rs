@@ -9,9 +9,9 @@ use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::{ModelInferRequest, ModelStreamInferResponse};
 use tonic::Request;
 
+use crate::certificates::TestCertificates;
 use crate::collector::{HANGS, PARTIAL, TestCollector, Traced, below, hex, roots, text, traced};
 use crate::operator::ask;
-use crate::papers::Papers;
 use crate::server::{Call, Server, models, until};
 use crate::steps::{metric, parameter, step};
 
@@ -236,12 +236,12 @@ fn headers_reach_the_collector_and_nothing_else() {
 
 #[test]
 fn a_collector_with_tls_must_have_a_certificate_of_the_authority() {
-    let papers = Papers::new();
-    let collector = TestCollector::with_tls(&papers);
+    let certificates = TestCertificates::new();
+    let collector = TestCollector::with_tls(&certificates);
     for protocol in PROTOCOLS {
         let start = |authority: &str| {
             let call = exporting(&collector.url, "1").arguments(["--otlp-protocol", protocol]);
-            call.environment("OTEL_EXPORTER_OTLP_CERTIFICATE", papers.path(authority)).start()
+            call.environment("OTEL_EXPORTER_OTLP_CERTIFICATE", certificates.path(authority)).start()
         };
         let server = start("ca.pem");
         assert_eq!(infer(server.http, 1, &[]), 200);
@@ -253,7 +253,8 @@ fn a_collector_with_tls_must_have_a_certificate_of_the_authority() {
         until("the export fails", || dropped(&server, "collector") == 3);
         assert_eq!(collector.after(server).1.len(), 0);
     }
-    let call = exporting(&collector.url, "1").environment("OTEL_EXPORTER_OTLP_CERTIFICATE", papers.path("client.key"));
+    let call =
+        exporting(&collector.url, "1").environment("OTEL_EXPORTER_OTLP_CERTIFICATE", certificates.path("client.key"));
     let ended = call.end();
     assert!(ended.code == Some(3) && ended.stderr.contains("client.key: holds no certificate"), "{ended:?}");
 }

@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::certificates::TestCertificates;
 use crate::operator::{attach, guest, load};
-use crate::papers::Papers;
 use crate::plugins::post;
 use crate::server::{Call, Ended, Server, copy, models, until};
 use crate::steps::accumulators;
@@ -168,9 +168,9 @@ fn sequences_that_wait_say_what_they_wait_for() {
 
 #[test]
 fn keys_tls_and_absent_servers_are_handled_as_by_the_other_commands() {
-    let papers = Papers::new();
-    let path = |file: &str| papers.path(file).display().to_string();
-    fs::write(papers.path("keys"), "anna:first\n").unwrap();
+    let certificates = TestCertificates::new();
+    let path = |file: &str| certificates.path(file).display().to_string();
+    fs::write(certificates.path("keys"), "anna:first\n").unwrap();
     let (cert, key, ca, keys) = (path("server.pem"), path("server.key"), path("ca.pem"), path("keys"));
     let flags = ["--tls-cert", &cert, "--tls-key", &key, "--admin-keys-file", &keys];
     let server = server("1h", &flags);

@@ -79,7 +79,7 @@ pub(super) fn fault_of(error: &wasmtime::Error, state: &HostState, limit: &str, 
         (trap, None) => {
             let what = match (&state.last_error, trap) {
                 // The guest's own error line names the place already, if it knows it.
-                (Some(cried), _) => in_a_line(cried),
+                (Some(message), _) => in_a_line(message),
                 (None, Some(trap)) => format!("{}{at}", plain(trap)),
                 (None, None) if is_too_much(error) => format!("it handed over too much at once{at}"),
                 (None, None) => format!("{}{at}", error.root_cause()),
@@ -153,8 +153,8 @@ mod tests {
         assert_eq!(demangled("guest::plan"), "guest::plan");
         let linked = "_ZN62_$LT$hostile..Hostile$u20$as$u20$sequor_plugin..echo..Echo$GT$4echo17he3d9518ed9ef6a31E";
         assert_eq!(demangled(linked), "<hostile::Hostile as sequor_plugin::echo::Echo>::echo");
-        let cried = "panicked at src/lib.rs:36:23:\n  told to\n";
-        assert_eq!(in_a_line(cried), "panicked at src/lib.rs:36:23: told to");
+        let message = "panicked at src/lib.rs:36:23:\n  told to\n";
+        assert_eq!(in_a_line(message), "panicked at src/lib.rs:36:23: told to");
     }
 
     #[test]

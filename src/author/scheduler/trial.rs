@@ -146,7 +146,7 @@ impl RunningGuest {
 }
 
 fn name_hook(hook: &'static str, candidates: u32) -> impl Fn(CallError) -> String {
-    move |struck| format!("{hook} of {candidates}: {struck}")
+    move |error| format!("{hook} of {candidates}: {error}")
 }
 
 /// Candidates of a busy server: sequences of five tenants, steps that are microseconds apart, two shapes, every third with a deadline.

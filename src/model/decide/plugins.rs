@@ -21,7 +21,7 @@ use crate::scheduling::{BindingOptions, MakeSource, PluginRules, Ready, Registry
 use crate::telemetry::Metrics;
 
 use super::plugin_files::{ModelPluginFiles, serving};
-use super::schedule_file::{self, Says};
+use super::schedule_file::{self, SavedScheduler};
 
 /// Attaches plug-ins to loads, and remembers whether the model's file or an operator chose them.
 #[derive(Debug)]
@@ -73,25 +73,25 @@ impl Deciders {
                 .and_then(|registry| self.tried(registry, &how.plugin, options(registry, &how)?, model, load))
                 .inspect_err(|error| tracing::error!(model = model.name, plugin = how.plugin, "not attached: {error}"))
                 .ok()),
-            (SchedulerChoice::File, Some(says)) => {
-                let fault = |what: String| LoadError::Config { at: says.at.clone(), code: code::PLUGIN, what };
-                self.by_file(says, model, load).map(Some).map_err(|error| fault(error.to_string()))
+            (SchedulerChoice::File, Some(saved)) => {
+                let fault = |what: String| LoadError::Config { at: saved.at.clone(), code: code::PLUGIN, what };
+                self.by_file(saved, model, load).map(Some).map_err(|error| fault(error.to_string()))
             }
         }
     }
 
     fn by_file(
         &self,
-        says: &SchedulerPlugin,
+        saved: &SchedulerPlugin,
         model: &Arc<ModelScheduler>,
         load: &Arc<LoadedModel>,
     ) -> Result<Arc<SchedulerBinding>, PluginError> {
         let registry = self.equipped()?;
-        let source = registry.find(&says.name)?;
+        let source = registry.find(&saved.name)?;
         let is = source.sha256();
-        match &says.sha256 {
+        match &saved.sha256 {
             Some(sha256) if sha256 != is => {
-                let what = format!("{} has the hash {is}, and sha256 = \"{sha256}\" is wanted", says.name);
+                let what = format!("{} has the hash {is}, and sha256 = \"{sha256}\" is wanted", saved.name);
                 return Err(PluginError::Invalid(what));
             }
             None if registry.rules().require_sha256 => {
@@ -101,17 +101,17 @@ impl Deciders {
             _ => {}
         }
         let rules = registry.rules();
-        check_wait(says.max_wait, rules)?;
+        check_wait(saved.max_wait, rules)?;
         let options = BindingOptions {
-            config: says.config.clone(),
-            limits: Limits { time: says.time.unwrap_or(rules.time), memory: says.memory.or(rules.memory) },
+            config: saved.config.clone(),
+            limits: Limits { time: saved.time.unwrap_or(rules.time), memory: saved.memory.or(rules.memory) },
             strikes: rules.strikes,
             shadow: false,
-            max_wait: says.max_wait,
+            max_wait: saved.max_wait,
             cpu_share: rules.cpu_share,
             from_file: true,
         };
-        self.tried(registry, &says.name, options, model, load)
+        self.tried(registry, &saved.name, options, model, load)
     }
 
     /// Creates a binding and tries it.
@@ -217,9 +217,9 @@ impl Deciders {
     fn save(&self, how: &Attach, sha256: &str) -> Result<(), PluginError> {
         let directory = self.catalog.edit(&how.model, |entry| entry.directory.clone());
         let config = if how.config.is_empty() { "{}" } else { &how.config };
-        let says = Says { plugin: &how.plugin, sha256, time: how.time, max_wait: how.max_wait, config };
+        let saved = SavedScheduler { plugin: &how.plugin, sha256, time: how.time, max_wait: how.max_wait, config };
         let file = directory.join("sequor.toml");
-        schedule_file::save(&file, says)
+        schedule_file::save(&file, saved)
             .map_err(|what| PluginError::Internal(format!("not attached, because it could not be saved: {what}")))?;
         self.catalog.edit(&how.model, |entry| entry.decides = SchedulerChoice::File);
         self.catalog.note_file(&how.model, &file);

@@ -10,7 +10,7 @@ use crate::config::units::Span;
 
 /// The new contents of `[plugins.scheduler]`.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::model) struct Says<'a> {
+pub(in crate::model) struct SavedScheduler<'a> {
     pub(in crate::model) plugin: &'a str,
     pub(super) sha256: &'a str,
     pub(in crate::model) time: Option<Duration>,
@@ -20,13 +20,13 @@ pub(in crate::model) struct Says<'a> {
 }
 
 /// Writes the table to the file atomically.
-pub(super) fn save(file: &Path, says: Says<'_>) -> Result<(), String> {
+pub(super) fn save(file: &Path, saved: SavedScheduler<'_>) -> Result<(), String> {
     let text = match fs_err::read_to_string(file) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => "schema = 1\n".to_owned(),
         Err(e) => return Err(e.to_string()),
     };
-    let text = edited(&text, says).map_err(|e| format!("{}: {e}", file.display()))?;
+    let text = edited(&text, saved).map_err(|e| format!("{}: {e}", file.display()))?;
     write(file, &text)
 }
 
@@ -36,7 +36,7 @@ pub(in crate::model) fn write(file: &Path, text: &str) -> Result<(), String> {
     written.map_err(|e| format!("{}: {e}", file.display()))
 }
 
-fn edited(text: &str, says: Says<'_>) -> Result<String, String> {
+fn edited(text: &str, saved: SavedScheduler<'_>) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| e.message().to_owned())?;
     let plugins = document.entry("plugins").or_insert_with(|| {
         let mut table = Table::new();
@@ -45,16 +45,16 @@ fn edited(text: &str, says: Says<'_>) -> Result<String, String> {
     });
     let plugins = plugins.as_table_like_mut().ok_or("plugins is no table")?;
     let mut table = plugins.get("scheduler").and_then(Item::as_table).cloned().unwrap_or_default();
-    table.insert("use", toml_edit::value(says.plugin));
-    table.insert("sha256", toml_edit::value(says.sha256));
-    for (key, span) in [("time", says.time), ("max_wait", says.max_wait)] {
+    table.insert("use", toml_edit::value(saved.plugin));
+    table.insert("sha256", toml_edit::value(saved.sha256));
+    for (key, span) in [("time", saved.time), ("max_wait", saved.max_wait)] {
         match span {
             Some(span) => table.insert(key, toml_edit::value(Span(span).to_string())),
             None => table.remove(key),
         };
     }
     let config: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(says.config).map_err(|e| e.to_string())?;
+        serde_json::from_str(saved.config).map_err(|e| e.to_string())?;
     match config.is_empty() {
         true => table.remove("config"),
         false => table.insert("config", toml_edit::value(inline(&config)?)),
@@ -87,7 +87,7 @@ fn value(json: &serde_json::Value) -> Option<Value> {
 mod tests {
     use super::*;
 
-    const SAYS: Says<'_> = Says {
+    const SAVED: SavedScheduler<'_> = SavedScheduler {
         plugin: "fair-share",
         sha256: "3f2a",
         time: Some(Duration::from_millis(1)),
@@ -98,11 +98,11 @@ mod tests {
     #[test]
     fn saving_a_scheduler_keeps_the_rest_of_sequor_toml() {
         let file = "# the encoder\nschema = 1\n\n[sequence]   # long calls\nidle = \"5s\"\n";
-        let with = edited(file, SAYS).unwrap();
+        let with = edited(file, SAVED).unwrap();
         let table = "\n[plugins.scheduler]\nuse = \"fair-share\"\nsha256 = \"3f2a\"\ntime = \"1ms\"\nmax_wait = \"5s\"\n\
                      config = { burst = 4, weights = { gold = 4.5, names = [\"a\", \"b\"] }, on = true }\n";
         assert_eq!(with, format!("{file}{table}"));
-        let other = Says { plugin: "edf", time: None, max_wait: None, config: "{}", ..SAYS };
+        let other = SavedScheduler { plugin: "edf", time: None, max_wait: None, config: "{}", ..SAVED };
         assert_eq!(
             edited(&with, other).unwrap(),
             format!("{file}\n[plugins.scheduler]\nuse = \"edf\"\nsha256 = \"3f2a\"\n")
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn a_saved_scheduler_configuration_parses_back() {
-        let text = edited("", SAYS).unwrap();
+        let text = edited("", SAVED).unwrap();
         let read: toml::Table = text.parse().unwrap();
         assert_eq!(read["plugins"]["scheduler"]["config"]["weights"]["gold"].as_float(), Some(4.5));
-        assert!(edited("plugins = 3", SAYS).is_err());
-        assert!(edited("", Says { config: r#"{"a":null}"#, ..SAYS }).unwrap_err().contains("null"));
+        assert!(edited("plugins = 3", SAVED).is_err());
+        assert!(edited("", SavedScheduler { config: r#"{"a":null}"#, ..SAVED }).unwrap_err().contains("null"));
     }
 }

@@ -254,8 +254,8 @@ fn an_old_guest_that_fails_late_is_no_strike_against_the_new_one() {
     let old = rig.active().unwrap();
     let new: Arc<dyn Source> = StandInVersion::new("77b0", plans());
     rig.binding.replace(&new).unwrap();
-    let struck = crate::scheduling::guest::Strike { fault: PolicyFault::Trap, what: "late".to_owned() };
-    rig.binding.strike(Some(&old), &struck);
+    let failure = crate::scheduling::guest::Strike { fault: PolicyFault::Trap, what: "late".to_owned() };
+    rig.binding.strike(Some(&old), &failure);
     assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Active, 0));
 }
 

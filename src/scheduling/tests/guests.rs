@@ -155,10 +155,10 @@ fn hostile_guests_are_stopped_and_the_reason_is_reported() {
         ("gigabyte", CallFault::Memory, "MiB in plan: asked for 1.0 GiB"),
     ] {
         let (mut guest, _, configured) = hostile(&component, does, "");
-        let struck = configured.and_then(|_| ask(&mut guest, round(&component)).map(drop)).unwrap_err();
-        assert_eq!(struck.fault, fault, "{does}: {}", struck.what);
-        assert!(struck.what.contains(message), "{does}: {}", struck.what);
-        assert!(does != "trap" || struck.what.contains("src/lib.rs:"), "{}", struck.what);
+        let failure = configured.and_then(|_| ask(&mut guest, round(&component)).map(drop)).unwrap_err();
+        assert_eq!(failure.fault, fault, "{does}: {}", failure.what);
+        assert!(failure.what.contains(message), "{does}: {}", failure.what);
+        assert!(does != "trap" || failure.what.contains("src/lib.rs:"), "{}", failure.what);
     }
     // The core finds a wrong answer, and the instance continues.
     for (does, fault) in
@@ -198,9 +198,9 @@ fn a_python_exception_is_reported_with_its_line() {
     let (.., refused) = python("raise-configure", 0);
     assert_eq!(refused.unwrap(), Err("ValueError: told to raise at plugin.py:10".to_owned()));
     let (component, mut guest, heard, _) = python("raise", 0);
-    let struck = ask(&mut guest, round(&component)).unwrap_err();
+    let failure = ask(&mut guest, round(&component)).unwrap_err();
     let message = "IndexError: list index out of range at plugin.py:14";
-    assert_eq!((struck.fault, struck.what), (CallFault::Trap, format!("{message}, in plan")));
+    assert_eq!((failure.fault, failure.what), (CallFault::Trap, format!("{message}, in plan")));
     assert_eq!(*heard.lines.lock(), [(0, message.to_owned())]);
     let (_, mut guest, ..) = python("raise-observe", 0);
     let events = Events { kind: vec![3], sequence: vec![1], amount: vec![1], keys: vec![] };
@@ -212,11 +212,11 @@ fn a_python_exception_is_reported_with_its_line() {
         (&b"xxxxx"[..], Err("ValueError: 5 bytes are of no use at plugin.py:29".to_owned()))
     );
     let (component, mut guest, ..) = python("loop", 0);
-    let struck = ask(&mut guest, round(&component)).unwrap_err();
+    let failure = ask(&mut guest, round(&component)).unwrap_err();
     assert!(
-        struck.fault == CallFault::Time && struck.what.starts_with("time limit 2ms in plan (6 candidates)"),
+        failure.fault == CallFault::Time && failure.what.starts_with("time limit 2ms in plan (6 candidates)"),
         "{}",
-        struck.what
+        failure.what
     );
 }
 
@@ -285,8 +285,8 @@ fn an_exception_is_reported_with_its_line_in_javascript() {
     let (text, round) = ask(&mut guest, round(&component)).unwrap();
     assert_eq!(round.check(&text), Ok(()), "{:?}", round.picks);
     let bare = Columns { len: 1, ..Columns::default() };
-    let struck = guest.plan(0, &bare, &Events::default(), &mut Picks::default()).unwrap_err();
+    let failure = guest.plan(0, &bare, &Events::default(), &mut Picks::default()).unwrap_err();
     let message = "Error: the server was not asked for this column; add \"arrival-us\" to `columns` of plugin.toml at plugin.js:47";
-    assert_eq!((struck.fault, struck.what), (CallFault::Trap, format!("{message}, in plan")));
+    assert_eq!((failure.fault, failure.what), (CallFault::Trap, format!("{message}, in plan")));
     assert_eq!(*heard.lines.lock(), [(0, message.to_owned())]);
 }

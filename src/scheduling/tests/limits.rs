@@ -8,7 +8,7 @@ use sequor_wasm::call_error::CallFault;
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
 
-use super::wasm::{ROOMY, component, plan, start, struck_by_default};
+use super::wasm::{ROOMY, component, failure_by_default, plan, start};
 use crate::config::model::LoadFacts;
 use crate::scheduling::SchedulerComponent;
 use crate::scheduling::SchedulerGuest;
@@ -62,7 +62,7 @@ fn a_guest_that_hands_over_too_much_at_once_traps() {
 #[test]
 fn a_guest_that_keeps_the_host_busy_reaches_the_time_limit() {
     let logs = log(2 << 20).repeat(400);
-    let error = struck_by_default(&SchedulerWat {
+    let error = failure_by_default(&SchedulerWat {
         extra: LOG,
         plan: &format!("{ROOM} {logs} (i32.const 512)"),
         ..SchedulerWat::default()

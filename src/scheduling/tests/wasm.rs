@@ -40,12 +40,12 @@ pub(super) fn plan(guest: &mut SchedulerGuest, len: u32) -> (Result<Decision, Ca
     (guest.plan(0, &see(len), &Events::default(), &mut picks), picks)
 }
 
-pub(super) fn struck(guest: &SchedulerWat<'_>) -> CallError {
+pub(super) fn failure(guest: &SchedulerWat<'_>) -> CallError {
     plan(&mut start(guest), 3).0.unwrap_err()
 }
 
 /// The same with a server's limits.
-pub(super) fn struck_by_default(guest: &SchedulerWat<'_>) -> CallError {
+pub(super) fn failure_by_default(guest: &SchedulerWat<'_>) -> CallError {
     let mut guest = component(guest).guest(Arc::new(ServiceLog::default()), Limits::default()).unwrap();
     plan(&mut guest, 3).0.unwrap_err()
 }
@@ -172,7 +172,7 @@ fn log_lines_of_a_guest_reach_the_host() {
 #[test]
 fn an_endless_guest_is_out_of_time() {
     let endless = SchedulerWat { plan: "(loop $l (br $l)) (i32.const 512)", ..SchedulerWat::default() };
-    let error = struck_by_default(&endless);
+    let error = failure_by_default(&endless);
     assert_eq!(
         (error.fault, error.what.as_str()),
         (CallFault::Time, "time limit 2ms in plan (3 candidates) (in plan)")
@@ -186,31 +186,31 @@ fn an_endless_guest_is_out_of_time() {
 
 #[test]
 fn a_trap_reports_its_function_or_the_logged_error() {
-    let silent = struck(&SchedulerWat { plan: "(unreachable)", ..SchedulerWat::default() });
+    let silent = failure(&SchedulerWat { plan: "(unreachable)", ..SchedulerWat::default() });
     assert_eq!((silent.fault, silent.what.as_str()), (CallFault::Trap, "it gave up (unreachable) (in plan), in plan"));
     let extra = format!("{LOG} (data (i32.const 0) \"index 83, src/lib.rs:71\") (func $deep (unreachable))");
     let plan = "(call $log (i32.const 0) (i32.const 0) (i32.const 23)) (call $deep) (i32.const 512)";
-    let error = struck(&SchedulerWat { extra: &extra, plan, ..SchedulerWat::default() });
+    let error = failure(&SchedulerWat { extra: &extra, plan, ..SchedulerWat::default() });
     assert_eq!((error.fault, error.what.as_str()), (CallFault::Trap, "index 83, src/lib.rs:71, in plan"));
-    let far = struck(&SchedulerWat { plan: "(i32.load (i32.const -8))", ..SchedulerWat::default() });
+    let far = failure(&SchedulerWat { plan: "(i32.load (i32.const -8))", ..SchedulerWat::default() });
     assert_eq!(far.what, "memory out of bounds (in plan), in plan");
     // Lists outside its memory are its fault as well.
     let outside = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1032) (i32.const 2048)) (i32.store (i32.const 1036) (i32.const -1)) (i32.const 1024)";
-    let outside = struck(&SchedulerWat { plan: outside, ..SchedulerWat::default() });
+    let outside = failure(&SchedulerWat { plan: outside, ..SchedulerWat::default() });
     assert_eq!(outside.fault, CallFault::Trap);
 }
 
 #[test]
 fn deep_recursion_ends_in_a_trap() {
     let extra = "(func $deep (param i32) (result i32) (i32.add (call $deep (local.get 0)) (i32.const 1)))";
-    let error = struck(&SchedulerWat { extra, plan: "(call $deep (i32.const 0))", ..SchedulerWat::default() });
+    let error = failure(&SchedulerWat { extra, plan: "(call $deep (i32.const 0))", ..SchedulerWat::default() });
     assert_eq!((error.fault, error.what.as_str()), (CallFault::Trap, "stack overflow (in deep), in plan"));
 }
 
 #[test]
 fn memory_growth_beyond_the_limit_fails_and_the_guest_may_continue() {
     let greedy = "(if (i32.eq (memory.grow (i32.const 16384)) (i32.const -1)) (then unreachable)) (i32.const 512)";
-    let error = struck(&SchedulerWat { plan: greedy, ..SchedulerWat::default() });
+    let error = failure(&SchedulerWat { plan: greedy, ..SchedulerWat::default() });
     assert_eq!(
         (error.fault, error.what.as_str()),
         (CallFault::Memory, "memory limit 16.5 MiB in plan: asked for 1.0 GiB (in plan)")

@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use sequor::server::Tls;
 use serde_json::Value;
 
-use super::papers::Papers;
-use super::rig::{Rig, Wish};
+use super::certificates::TestCertificates;
+use super::rig::{Rig, RigOptions};
 
 /// Runs a command of the program against this server. Returns exit code, standard output and standard error.
 async fn run(server: &str, arguments: &[&str]) -> (i32, String, String) {
@@ -42,7 +42,7 @@ fn component(folder: &Path, name: &str, bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn commands_load_attach_replace_park_and_unload_a_plugin() {
-    let (rig, folder) = (Rig::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
+    let (rig, folder) = (Rig::new(RigOptions { upload: true, ..RigOptions::default() }), tempfile::tempdir().unwrap());
     let (first, second) =
         (component(folder.path(), "1.wasm", b"\0asm1"), component(folder.path(), "2.wasm", b"\0asm2"));
     let none = "NAME  VERSION  SHA256  WORLD  ATTACHED  STATE  CALLS/S  p50/p99  FALLBACKS  MEMORY  ORIGIN\n";
@@ -85,7 +85,7 @@ fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us
 
 #[tokio::test]
 async fn refusals_usage_errors_and_missing_servers_have_distinct_exit_codes() {
-    let rig = Rig::new(Wish::default());
+    let rig = Rig::new(RigOptions::default());
     let folder = tempfile::tempdir().unwrap();
     let file = component(folder.path(), "1.wasm", b"\0asm1");
     let (code, out, err) = rig.run(&["plugin", "show", "nope"]).await;
@@ -110,15 +110,15 @@ async fn refusals_usage_errors_and_missing_servers_have_distinct_exit_codes() {
 
 #[tokio::test]
 async fn commands_present_their_keys_and_client_certificates() {
-    let papers = Papers::new();
-    fs::write(papers.path("keys"), "anna:first\n").unwrap();
-    fs::write(papers.path("wrong"), "second\n").unwrap();
+    let certificates = TestCertificates::new();
+    fs::write(certificates.path("keys"), "anna:first\n").unwrap();
+    fs::write(certificates.path("wrong"), "second\n").unwrap();
     let [ca, cert, key, keys, wrong, server_cert, server_key] =
         ["ca.pem", "client.pem", "client.key", "keys", "wrong", "server.pem", "server.key"]
-            .map(|file| papers.path(file));
+            .map(|file| certificates.path(file));
     let files = sequor::server::TlsFiles { cert: server_cert, key: server_key, client_ca: Some(ca.clone()) };
     let tls = Some(Tls::open(files).unwrap());
-    let rig = Rig::new(Wish { keys: Some(&keys), tls, ..Wish::default() });
+    let rig = Rig::new(RigOptions { keys: Some(&keys), tls, ..RigOptions::default() });
     let text = |path: &Path| path.display().to_string();
     let (ca, cert, key, keys, wrong) = (text(&ca), text(&cert), text(&key), text(&keys), text(&wrong));
     let trusts = ["plugin", "list", "--tls-ca", &ca];
@@ -133,7 +133,7 @@ async fn commands_present_their_keys_and_client_certificates() {
 
 #[tokio::test]
 async fn a_log_can_be_followed() {
-    let (rig, folder) = (Rig::new(Wish { upload: true, ..Wish::default() }), tempfile::tempdir().unwrap());
+    let (rig, folder) = (Rig::new(RigOptions { upload: true, ..RigOptions::default() }), tempfile::tempdir().unwrap());
     rig.output_of(&["plugin", "load", "fair", "--from", &component(folder.path(), "1.wasm", b"\0asm1")]).await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_sequor"));
     command.args(["plugin", "logs", "fair", "-f", "--output", "json"]).env("SEQUOR_SERVER", rig.admin.to_string());
@@ -158,7 +158,7 @@ async fn a_log_can_be_followed() {
 
 #[tokio::test]
 async fn a_server_is_drained_and_waited_for() {
-    let rig = Rig::new(Wish::default());
+    let rig = Rig::new(RigOptions::default());
     let (out, drained) = (rig.output_of(&["drain", "--wait"]).await, rig.join().await);
     assert_eq!(out, "the server has closed its connections; its process ends once states are stored\n");
     assert_eq!(drained, sequor::server::Drained::Clean);

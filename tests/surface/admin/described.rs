@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::rig::{Rig, Wish};
+use super::rig::{Rig, RigOptions};
 use crate::rig::{SUM, write};
 
 /// Panics unless the answer matches the document.
@@ -80,7 +80,7 @@ fn conform(document: &Value, schema: &Value, value: &Value, what: &str) {
 
 #[tokio::test]
 async fn every_path_is_in_the_document() {
-    let rig = Rig::new(Wish::default());
+    let rig = Rig::new(RigOptions::default());
     let (status, document) = rig.ask("GET /openapi.json", b"").await;
     assert_eq!((status, &document["openapi"]), (200, &json!("3.1.0")));
     let mut operations = Vec::new();
@@ -103,7 +103,7 @@ async fn every_path_is_in_the_document() {
 async fn sequences_and_models_match_the_openapi_document() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "sum", SUM, 1, "accumulate INT32");
-    let rig = Rig::new(Wish { models: Some(folder.path()), ..Wish::default() });
+    let rig = Rig::new(RigOptions { models: Some(folder.path()), ..RigOptions::default() });
     for (id, end) in [(json!(7), false), (json!("call-77"), false), (json!(8), true)] {
         let input = json!({ "name": "INPUT", "datatype": "INT32", "shape": [1, 1], "data": [1] });
         let parameters = json!({ "sequence_id": id, "sequence_start": true, "sequence_end": end });

@@ -5,13 +5,13 @@ use std::fs;
 use sequor::server::Drained;
 use serde_json::json;
 
-use super::rig::{Rig, Wish, exchange};
+use super::rig::{Rig, RigOptions, exchange};
 
 const V1: &[u8] = b"\0asm1";
 const V2: &[u8] = b"\0asm22";
 
 fn open() -> Rig {
-    Rig::new(Wish { upload: true, ..Wish::default() })
+    Rig::new(RigOptions { upload: true, ..RigOptions::default() })
 }
 
 /// The action and the target of the last recorded change.
@@ -53,7 +53,7 @@ async fn http_requests_load_attach_replace_park_and_unload_a_plugin() {
 
 #[tokio::test]
 async fn sequences_are_asked_for_by_number_or_text() {
-    let rig = Rig::new(Wish::default());
+    let rig = Rig::new(RigOptions::default());
     const SEVEN: &str = "/admin/models/nope/sequences/7";
     for request in [format!("GET {SEVEN}"), format!("GET {SEVEN}?text=true"), format!("DELETE {SEVEN}?reason=stuck")] {
         assert_eq!(rig.ask(&request, b"").await.0, 404, "{request}");
@@ -102,7 +102,7 @@ async fn wrong_admin_requests_are_refused_with_a_status_and_a_reason() {
 async fn plugin_uploads_are_refused_unless_allowed() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("fair.wasm"), V1).unwrap();
-    let rig = Rig::new(Wish { plugins_dir: Some(folder.path()), ..Wish::default() });
+    let rig = Rig::new(RigOptions { plugins_dir: Some(folder.path()), ..RigOptions::default() });
     for verb in ["POST /admin/plugins/fair", "POST /admin/plugins/fair/replace"] {
         let (status, body) = rig.ask(verb, V1).await;
         assert_eq!(status, 403);
@@ -115,7 +115,7 @@ async fn plugin_uploads_are_refused_unless_allowed() {
         let (status, body) = rig.ask(&format!("POST /admin/plugins/x?from={file}"), b"").await;
         assert_eq!((status, &body["reason"]), (403, &json!("denied")), "{file}");
     }
-    let none = Rig::new(Wish::default());
+    let none = Rig::new(RigOptions::default());
     assert_eq!(none.ask("POST /admin/plugins/fair?from=fair.wasm", b"").await.0, 403);
 }
 
@@ -138,7 +138,7 @@ async fn plugin_logs_can_be_continued_and_waited_for() {
 async fn admin_requests_need_a_key_and_its_owner_is_logged() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "anna:first\nbert:second\n").unwrap();
-    let rig = Rig::new(Wish { upload: true, keys: Some(file.path()), ..Wish::default() });
+    let rig = Rig::new(RigOptions { upload: true, keys: Some(file.path()), ..RigOptions::default() });
     for request in ["GET /", "GET /admin/plugins", "POST /admin/plugins/fair", "GET /admin/status.json"] {
         for headers in [&[][..], &[("authorization", "Bearer wrong")], &[("sequor-key", "")]] {
             let (status, body) = rig.ask_with(request, headers, b"").await;
@@ -157,7 +157,7 @@ async fn admin_requests_need_a_key_and_its_owner_is_logged() {
     let changes = rig.ask_with("GET /admin/status.json", &anna, b"").await.1["changes"].clone();
     assert_eq!((&changes[0]["by"], &changes[0]["what"]), (&json!("bert"), &json!("plugin park")));
     // A key does not grant the permission to upload.
-    let rig = Rig::new(Wish { keys: Some(file.path()), ..Wish::default() });
+    let rig = Rig::new(RigOptions { keys: Some(file.path()), ..RigOptions::default() });
     let (status, body) = rig.ask_with("POST /admin/plugins/fair", &anna, V1).await;
     assert_eq!((status, &body["reason"]), (403, &json!("denied")));
 }

@@ -30,7 +30,7 @@ pub(super) struct Rig {
 
 /// The options of the server.
 #[derive(Default)]
-pub(super) struct Wish<'w> {
+pub(super) struct RigOptions<'w> {
     pub(super) upload: bool,
     pub(super) keys: Option<&'w Path>,
     pub(super) plugins_dir: Option<&'w Path>,
@@ -40,11 +40,11 @@ pub(super) struct Wish<'w> {
 }
 
 impl Rig {
-    pub(super) fn new(wish: Wish<'_>) -> Rig {
+    pub(super) fn new(options: RigOptions<'_>) -> Rig {
         let metrics = Metrics::new(true);
         let repository =
             Repository::new(Arc::new(MockBackend::default()), RepositoryOptions::default(), metrics.clone()).unwrap();
-        if let Some(folder) = wish.models {
+        if let Some(folder) = options.models {
             repository.load_all(folder).unwrap();
         }
         let wanted = Addresses { http: Some(local(0)), admin: Some(local(0)), ..Addresses::default() };
@@ -52,17 +52,17 @@ impl Rig {
         let fake = Arc::new(Fake::default());
         let serves = sequor::api::admin::AdminSetup {
             plugins: Some(fake.clone()),
-            plugins_dir: wish.plugins_dir.map(Path::to_owned),
-            upload: wish.upload,
+            plugins_dir: options.plugins_dir.map(Path::to_owned),
+            upload: options.upload,
             peek: false,
             capture: 0,
             node: "here & <now>".to_owned(),
             runtime: "nothing 1.0".to_owned(),
             settings: Vec::new(),
         };
-        let admin = AdminOptions { keys: wish.keys.map(|path| ApiKeys::open(path).unwrap()), serves };
+        let admin = AdminOptions { keys: options.keys.map(|path| ApiKeys::open(path).unwrap()), serves };
         let drain = Drain { announce: Span::default(), finish: Span::default(), ..Drain::default() };
-        let options = ServerOptions { drain, tls: wish.tls, admin, ..ServerOptions::default() };
+        let options = ServerOptions { drain, tls: options.tls, admin, ..ServerOptions::default() };
         let running = start(Listeners::bind(&wanted).unwrap(), options, repository, metrics, stopped);
         let [admin, http] = [running.addresses.admin, running.addresses.http].map(Option::unwrap);
         Rig { fake, admin, http, running, _stop: stop }

@@ -62,9 +62,9 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
 ) {
     let ActingThread { wakes, answers } = thread;
     // Before any answer leaves: a client that reads the answer must find the sequence ended in all members.
-    for (members, why) in actions.departed.drain(..) {
+    for (members, why) in actions.ended_ensembles.drain(..) {
         members.end(why);
-        host.with_table(&mut |table| table.forget_departed(&members));
+        host.with_table(&mut |table| table.forget_ending_members(&members));
     }
     for (instance, decider) in actions.wake.drain(..) {
         if let Some(load) = host.loads_now().iter().find(|l| l.key == instance.load) {
@@ -99,7 +99,7 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
     if let Some(due) = actions.due {
         host.arm_timer(due);
     }
-    for (holder, why) in actions.bereaved {
+    for (holder, why) in actions.lost_members {
         holder.end(why);
     }
     for (reservation, req, seq) in actions.granted {

@@ -62,9 +62,9 @@ pub(in crate::model::sequences) struct DeferredActions {
     /// STARTs of ensembles that have their slots.
     pub(in crate::model::sequences) granted: Vec<(Reservation, Req, Seq)>,
     /// The members' sequences of ensembles' sequences that have ended.
-    pub(in crate::model::sequences) departed: Vec<(Arc<MemberSequences>, EndReason)>,
+    pub(in crate::model::sequences) ended_ensembles: Vec<(Arc<MemberSequences>, EndReason)>,
     /// Sequences of ensembles for which a member has ended its own sequence.
-    pub(in crate::model::sequences) bereaved: Vec<(SequenceHolder, EndReason)>,
+    pub(in crate::model::sequences) lost_members: Vec<(SequenceHolder, EndReason)>,
     /// The next deadline of the core.
     pub(in crate::model) due: Option<Time>,
 }

@@ -56,7 +56,7 @@ impl FlowTable for Table {
         let state = Mutex::new(FlowState::new(&load.ensemble.as_ref()?.plan, std::mem::take(&mut job.inputs)));
         let held = seq.and_then(|seq| self.live(seq)).and_then(|live| live.members.clone());
         let starts = request.sequence.start && held.is_some();
-        let previous = self.departing.get(&request.sequence.id).filter(|_| starts).cloned();
+        let previous = self.ending_members.get(&request.sequence.id).filter(|_| starts).cloned();
         let flow = Arc::new(EnsembleFlow {
             ensemble,
             req,

@@ -56,7 +56,7 @@ pub(in crate::model) struct Table {
     /// STARTs that wait for state memory, and the sequences that make room for them.
     pub(in crate::model::sequences) spilling: Spilling,
     /// The members' sequences of ended sequences of an ensemble, until they have been released.
-    pub(super) departing: HashMap<Id, Arc<MemberSequences>>,
+    pub(super) ending_members: HashMap<Id, Arc<MemberSequences>>,
     effects: Vec<Effect>,
     pub(in crate::model::sequences) actions: DeferredActions,
     /// Ends of sequences of an earlier server, until a load remembers them.
@@ -460,25 +460,30 @@ impl Table {
             self.forget(id, incarnation);
         }
         self.actions.unused.extend(live.shared_id.take());
-        self.part(live.members, live.holder, why);
+        self.end_ensemble_parts(live.members, live.holder, why);
         Some((live.load, SequenceChange::Ended(why)))
     }
 
     /// Handles the end of a sequence of an ensemble, or of a member of one.
-    fn part(&mut self, members: Option<Arc<MemberSequences>>, holder: Option<SequenceHolder>, why: EndReason) {
+    fn end_ensemble_parts(
+        &mut self,
+        members: Option<Arc<MemberSequences>>,
+        holder: Option<SequenceHolder>,
+        why: EndReason,
+    ) {
         if let Some(members) = members {
-            self.departing.insert(members.id.clone(), Arc::clone(&members));
-            self.actions.departed.push((members, why));
+            self.ending_members.insert(members.id.clone(), Arc::clone(&members));
+            self.actions.ended_ensembles.push((members, why));
         }
         if !matches!(why, EndReason::End | EndReason::Restarted | EndReason::Spilled) {
-            self.actions.bereaved.extend(holder.map(|holder| (holder, why)));
+            self.actions.lost_members.extend(holder.map(|holder| (holder, why)));
         }
     }
 
     /// Forgets the members' sequences of an ended sequence, once they have been released.
-    pub(in crate::model::sequences) fn forget_departed(&mut self, members: &Arc<MemberSequences>) {
-        if self.departing.get(&members.id).is_some_and(|of| Arc::ptr_eq(of, members)) {
-            self.departing.remove(&members.id);
+    pub(in crate::model::sequences) fn forget_ending_members(&mut self, members: &Arc<MemberSequences>) {
+        if self.ending_members.get(&members.id).is_some_and(|of| Arc::ptr_eq(of, members)) {
+            self.ending_members.remove(&members.id);
         }
     }
 

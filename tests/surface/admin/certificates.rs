@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use tempfile::TempDir;
 
-pub(crate) struct Papers {
+pub(crate) struct TestCertificates {
     pub(crate) folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Papers {
-    pub(crate) fn new() -> Papers {
+impl TestCertificates {
+    pub(crate) fn new() -> TestCertificates {
         let folder = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let key = KeyPair::generate().unwrap();
         fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        let papers = Papers { folder, issuer: Issuer::new(params, key) };
-        papers.renew();
-        papers.issue("client", ExtendedKeyUsagePurpose::ClientAuth);
-        papers
+        let certificates = TestCertificates { folder, issuer: Issuer::new(params, key) };
+        certificates.renew();
+        certificates.issue("client", ExtendedKeyUsagePurpose::ClientAuth);
+        certificates
     }
 
     /// Writes a certificate for this machine, and its key.
