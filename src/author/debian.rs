@@ -102,7 +102,7 @@ fn fetch(debian: &Debian, machine: &Machine) -> Result<(), AuthorError> {
     (machine.say)(&format!("fetching {} from Debian (137 MB) ...", packages.join(" ")));
     let unpacked = tempfile::Builder::new().prefix("debian-rust-").tempdir_in(parent)?;
     apt.unpack(&packages, unpacked.path())?;
-    // Moves a compiler that is too old for the kit out of the way. If another process has put a usable one there meanwhile, that one stays.
+    // Moves a compiler aside that is too old for the kit. If another process has put a usable one there meanwhile, that one stays.
     if root.exists() && !version(debian).is_some_and(|version| suffices(&version)) {
         let _ = std::fs::rename(root, apt.scratch().join("before"));
     }

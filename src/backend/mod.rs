@@ -65,7 +65,7 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
         Err(BackendError(format!("the backend {} runs on the CPU alone", self.name())))
     }
 
-    /// Loads the backend's support for this accelerator, or says why that fails.
+    /// Loads the backend's support for this accelerator, or returns why that fails.
     fn try_accelerator(&self, _ordinal: u16) -> Result<(), BackendError> {
         self.is_for_accelerators()
     }

@@ -37,7 +37,7 @@ pub enum BatchError {
     Missing { output: String },
     #[error("the states that '{input}' describes have different lengths in one row")]
     Lengths { input: String },
-    /// An input passed the checks before the queue although it does not fit.
+    /// An input does not fit although it passed the checks before the queue. This is a bug.
     #[error("input '{input}' does not fit its batch")]
     Unfit { input: String },
 }

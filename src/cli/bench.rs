@@ -1,4 +1,4 @@
-//! `sequor bench`: measures throughput, latency and correctness of a server. The server may be any that speaks KServe v2 over gRPC.
+//! `sequor bench`: measures throughput, latency and correctness of a server. The server may be any that serves KServe v2 over gRPC.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -18,7 +18,7 @@ pub(crate) enum Failed {
     /// The server does not answer.
     #[error("{0}")]
     Unreachable(String),
-    /// The server refused the request. `help` is the place in the documentation that says what to do.
+    /// The server refused the request. `help` is the place in the documentation that explains what to do.
     #[error("{text}")]
     Refused { text: String, help: Option<String> },
 }

@@ -144,7 +144,7 @@ struct MigrationLine {
     column: u32,
     code: &'static str,
     text: String,
-    /// What to do, if the text does not say it.
+    /// What to do, if the text does not contain it.
     instead: Option<&'static str>,
 }
 

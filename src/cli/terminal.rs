@@ -23,7 +23,7 @@ pub(super) struct ScreenSize {
     pub(super) rows: usize,
 }
 
-/// The size of a terminal that does not say it.
+/// The assumed size of a terminal that does not report its size.
 const USUAL: ScreenSize = ScreenSize { columns: 80, rows: 24 };
 
 /// Keys that leave: q, Q, Ctrl-C and Ctrl-D, as the terminal sends them if it interprets none.

@@ -50,7 +50,7 @@ pub mod code {
         STATE = "E-STATE", "Give each state its own `input_name` and `output_name`.";
         /// The dimensions of a state are not those of the model's tensors.
         STATE_DIMS = "E-STATE-DIMS", "Copy the dimensions from the message, without the batch dimension.";
-        /// The batch dimension of a state is not where the configuration says.
+        /// The batch dimension of a state is not on the configured axis.
         STATE_AXIS = "E-STATE-AXIS", "Set `batch_axis` in `sequor.toml` as the message says.";
         /// `pad` of a state does not fit the state or the model.
         STATE_PAD = "E-STATE-PAD", "Correct `pad` in `[state.X]`, or remove it: then the state batches only with states of its own length.";
@@ -90,7 +90,7 @@ pub mod code {
         NOTE_INITIAL = "N-INITIAL", "Write the file in the BYTES layout, or take it out.";
         /// The model has a state initializer and sees START. If its graph drops the state at START, the initializer's values have no effect.
         NOTE_INITIALIZER = "N-INITIALIZER", "Nothing, if the graph keeps its state at START. Else use a model that leaves the first state to the server, or answer `copy-of` or `kept`.";
-        /// A field of `config.pbtxt` has no effect; the message says why.
+        /// A field of `config.pbtxt` has no effect; the message has the reason.
         NOTE_NO_EFFECT = "N-NO-EFFECT", "Nothing, or take the field out.";
     }
 

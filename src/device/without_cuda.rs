@@ -1,4 +1,4 @@
-//! Replaces the module `cuda` in a build without the feature `cuda`: there is no GPU, and the error says why.
+//! Replaces the module `cuda` in a build without the feature `cuda`: there is no GPU, and the error has the reason.
 
 use std::sync::Arc;
 

@@ -233,7 +233,7 @@ impl GatheredRuns {
         have_like_shapes(first, next)
     }
 
-    /// Checks the limits on runs and bytes. The error says which limit the request exceeds.
+    /// Checks the limits on runs and bytes. The error names the limit that the request exceeds.
     fn check(&self) -> Result<(), String> {
         if self.runs.len() + self.answers > RUNS {
             return Err(format!("more than {RUNS} runs in all"));

@@ -5,7 +5,7 @@ use sequor_core::Shape;
 
 use crate::tensor::Tensor;
 
-/// Joins the tensors of all runs. A single tensor stays as it is. The error says which tensors do not fit.
+/// Joins the tensors of all runs. A single tensor stays as it is. The error names the tensors that do not fit.
 pub(super) fn join(mut parts: Vec<Tensor>) -> Result<Option<Tensor>, String> {
     if parts.len() < 2 {
         return Ok(parts.pop());

@@ -23,6 +23,6 @@ pub trait PlaceModels: Send + Sync + fmt::Debug {
     /// Restores the old text of these files.
     fn restore_files(&self, files: &[PinnedFile]);
 
-    /// Loads a model again. Live sequences finish on the old load. The error says why the old load stays in service.
+    /// Loads a model again. Live sequences finish on the old load. The error is the reason why the old load stays in service.
     fn reload(&self, model: &str) -> Result<(), String>;
 }

@@ -63,7 +63,7 @@ pub fn place(ports: &[TensorPort], name: &str) -> Option<usize> {
 }
 
 impl TensorPort {
-    /// Checks the type, shape and size of a tensor for this port. The error says what is wrong.
+    /// Checks the type, shape and size of a tensor for this port. The error is a sentence about the fault.
     pub fn check(&self, tensor: &Tensor) -> Result<(), String> {
         let Tensor { dtype, shape, data } = tensor;
         if *dtype != self.dtype {

@@ -9,7 +9,7 @@ use sequor_core::{Observed, Roster};
 
 use super::guest::Events;
 
-/// Maximum events kept. A guest that falls further behind is replaced by a new one.
+/// Maximum events kept. A guest that has not read more events than this is replaced by a new one.
 const MOST: usize = 1 << 16;
 
 #[derive(Debug, Default)]

@@ -15,7 +15,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The head of the frame that must follow the preface.
 const FRAME_HEAD: usize = 9;
 
-/// Reads enough bytes to show that a client speaks HTTP. `Err(None)`: the client has left.
+/// Reads enough bytes to see that a client uses HTTP. `Err(None)`: the client has left.
 pub(super) async fn read<S: AsyncRead + Unpin>(
     stream: &mut S,
     options: &Connections,

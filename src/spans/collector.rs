@@ -1,5 +1,7 @@
-//! The library's exporter, as the settings ask for it: over HTTP with protobuf bodies, or over gRPC. It connects with the first export,
-//! connects again when it must, and tries an export again within its timeout. It reads the headers of exports from the environment itself.
+//! Builds the OpenTelemetry library's exporter from the settings: over HTTP with protobuf bodies, or over gRPC.
+//!
+//! The exporter connects at the first export and reconnects after a failure. It retries a failed export until the export's timeout. The library
+//! reads the headers of exports from the environment itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,7 +51,7 @@ pub(super) fn exporter(settings: &OtlpSettings) -> Result<SpanExporter, Collecto
     Ok(exporter)
 }
 
-/// A collector that restarts is back before the last attempt. The timeout of the export ends them earlier.
+/// There are enough attempts for a collector that restarts. The timeout of an export may end them earlier.
 fn attempts() -> RetryPolicy {
     let policy = RetryPolicy::recommended().with_max_retries(6);
     policy.with_initial_delay(Duration::from_millis(250)).with_max_delay(Duration::from_secs(4))
@@ -80,7 +82,7 @@ fn over_grpc(settings: &OtlpSettings) -> Result<SpanExporter, CollectorError> {
     Ok(builder.build()?)
 }
 
-/// TLS for HTTP that trusts this authority, or those of the machine.
+/// TLS for HTTP that trusts this authority, or those of the operating system.
 fn connector(authority: Option<&Path>) -> Result<HttpsConnector<HttpConnector>, CollectorError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

@@ -1,4 +1,4 @@
-//! Hands finished spans to the library's exporter, in the background. What cannot be sent in time is dropped and counted.
+//! Passes finished spans to the OpenTelemetry library's exporter, in the background. Spans that cannot be sent in time are dropped and counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of requests in one export.
 const MOST: usize = 512;
 
-/// The task that exports. Dropping it lets the task run on.
+/// A handle to the task that exports. If it is dropped, the task continues.
 #[derive(Debug)]
 pub struct Exporter {
     stop: CancellationToken,

@@ -32,7 +32,7 @@ pub trait Reclaimable: fmt::Debug + Send + Sync {
     fn reclaim(&self) -> bool;
 }
 
-/// There is no room for a state.
+/// A state does not fit within the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} bytes of state wanted, {used} of {limit} in use")]
 pub struct NoRoom {

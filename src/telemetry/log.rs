@@ -146,8 +146,8 @@ fn chosen(filter: EnvFilter, levels: Levels, operators: EnvFilter) -> Chosen {
         .boxed()
 }
 
-/// The library that exports spans may repeat what a collector says, and our own lines say when it fails. Only what a collector rejects
-/// is said nowhere else.
+/// Whether a line is logged. Lines of the OpenTelemetry library are left out, because they may repeat a collector's texts and because Sequor
+/// logs failed exports itself. The exception is the line about spans that a collector rejects: Sequor has no line of its own for that.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     !metadata.target().starts_with("opentelemetry") || metadata.name().ends_with("PartialSuccess")
 }

@@ -104,7 +104,7 @@ impl Core {
         self.timers.next()
     }
 
-    /// Length of the table of loads: the maximum number of loads of this model name at one time. Every submit walks it.
+    /// Length of the table of loads: the maximum number of loads of this model name at one time. Every submit goes through all of it.
     pub fn load_capacity(&self) -> usize {
         self.loads.capacity()
     }

@@ -29,7 +29,7 @@ pub struct Submit {
     /// Lend the request to the driver before its turn ([`Effect::Prepare`]), even if the load has no preparation stage. With `adopt`, the
     /// sequence begins once the driver has answered.
     pub prepare: bool,
-    /// The step number, if the client counts steps. A START is step 1 unless this says otherwise.
+    /// The step number, if the client counts steps. Without a number, a START is step 1.
     pub step: Option<u64>,
     /// The version the client named; `None` leaves the choice to the server.
     pub version: Option<u64>,

@@ -110,7 +110,7 @@ pub enum Strategy {
     Deadline { slots: u32 },
 }
 
-/// Limits of a load. 0 means no limit only where the field says so.
+/// Limits of a load. 0 means no limit only where the description of a field states it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoadLimits {
     /// Maximum live sequences; 0 means no limit.

@@ -1,6 +1,6 @@
 //! Why an operation on a plug-in failed.
 
-/// Each text says what happened, why, and what to do.
+/// Each text states what happened, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
     /// There is no plug-in, owner or earlier version of this name.

@@ -165,7 +165,7 @@ fn scheduler(plugins: &[Summary]) -> impl Fn(&str) -> Option<String> {
     }
 }
 
-/// Whether the text of a refusal may hold another sequence's id, or what a user said.
+/// Whether the text of a refusal may contain another sequence's id, or text of a user.
 fn is_private(failure: &Failure) -> bool {
     matches!(failure, Failure::Processor(_) | Failure::NotCopied { .. } | Failure::Member { .. })
 }

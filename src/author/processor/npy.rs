@@ -21,7 +21,7 @@ const TYPES: [(&str, DataType); 12] = [
     ("<f8", DataType::Fp64),
 ];
 
-/// Parses a file. The error says what is unsupported.
+/// Parses a file. The error names what is unsupported.
 pub(super) fn parse(file: &[u8]) -> Result<NpyArray, String> {
     let foreign = || "it is no file of NumPy".to_owned();
     let rest = file.strip_prefix(b"\x93NUMPY").ok_or_else(foreign)?;

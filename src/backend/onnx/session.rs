@@ -75,7 +75,7 @@ impl Session {
         Ok(Session { pointer, place, unawaited: None, device: None, _environment: environment })
     }
 
-    /// Opens a session on an accelerator, in its order of work. Fails without the provider: it never falls back to the CPU.
+    /// Opens a session on an accelerator, in its order of work. Fails without the provider: it never uses the CPU instead.
     pub(super) fn open_on(
         environment: &Environment,
         file: &Path,

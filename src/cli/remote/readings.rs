@@ -1,4 +1,4 @@
-//! Rates between two readings of a server's status. The server's own clock says how much time lies between them.
+//! Rates between two readings of a server's status. The time between them is taken from the server's own clock.
 
 use std::collections::BTreeMap;
 

@@ -31,7 +31,7 @@ pub(super) fn config(ca: &Path, own: Option<(&Path, &Path)>) -> Result<Arc<Clien
 pub(super) fn refusal(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
-        // The usual way to make a certificate leads to this refusal.
+        // A certificate made with the usual commands leads to this refusal.
         Some(rustls::Error::InvalidCertificate(why)) if format!("{why:?}").contains("CaUsedAsEndEntity") => {
             "its certificate is refused: it is a CA's own certificate, as `openssl req -x509` makes it. Make a server certificate \
              (CA:FALSE) that the CA of --tls-ca signs: docs/reference/security.md"

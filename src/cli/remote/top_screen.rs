@@ -114,7 +114,7 @@ fn plugin(of: &PluginTrouble) -> [String; 8] {
     ]
 }
 
-/// Cuts a text to the size of a terminal, so that no line wraps and nothing scrolls. The last line says what keys do.
+/// Cuts a text to the size of a terminal, so that no line wraps and nothing scrolls. The last line explains the keys.
 pub(super) fn fitted(text: &str, notice: Option<&str>, ScreenSize { columns, rows }: ScreenSize) -> String {
     let cut = |line: &str| line.chars().take(columns).collect::<String>();
     let notice = notice.map(|notice| format!("! {notice}"));

@@ -1,4 +1,4 @@
-//! `sequor why MODEL ID`: one screen about one sequence of a running server. It says where the sequence is, what its last steps did, why it
+//! `sequor why MODEL ID`: one screen about one sequence of a running server. It shows where the sequence is, what its last steps did, why it
 //! ended, and which setting keeps such a sequence.
 
 use std::fmt::Write as _;

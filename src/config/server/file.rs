@@ -39,7 +39,7 @@ const fn seconds(n: u64) -> Span {
 }
 
 section! {
-    /// The whole file. What it does not say is the default.
+    /// The whole file. A key that is absent has its default.
     pub struct ServerFile, "" {
         /// Name of this server on the status page and in its first line; default: the host name
         pub node: Option<String> = None;
@@ -89,7 +89,7 @@ choice! {
 }
 
 section! {
-    /// Which models, and who says so.
+    /// Which models are served, and who controls that.
     pub struct ModelSection, "model." {
         /// Directory of models in Triton's layout
         pub repository: Vec<PathBuf> = Vec::new();

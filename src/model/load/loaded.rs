@@ -220,7 +220,7 @@ impl LoadedModel {
         matches!(sequence.strategy, SequenceStrategy::Direct { compact: false, .. })
     }
 
-    /// How the memory of its states grows, if its configuration says so.
+    /// How the memory of its states grows, if its configuration sets that.
     pub(in crate::model) fn chunk_plan(&self) -> Option<ChunkPlan> {
         let StateChunks { first, next, count, grow_below, shrink_above } = self.settings.stateful.as_ref()?.chunks?;
         Some(ChunkPlan { sizes: ChunkSizes { first, next }, count, grow_below, shrink_above })

@@ -113,7 +113,7 @@ impl BoundMembers {
         self.loads.iter().map(slots).filter(|slots| *slots > 0).min().unwrap_or(0)
     }
 
-    /// The plan of the ensemble, or every way in which it does not fit its members.
+    /// The plan of the ensemble, or every reason why it does not fit its members.
     pub(super) fn plan(&self, draft: &Draft) -> Result<LoadEnsemble, Vec<LoadError>> {
         let settings = draft.settle_ensemble(None);
         let Some(ensemble) = &settings.ensemble else { return Err(vec![LoadError::Runtime("no steps".to_owned())]) };

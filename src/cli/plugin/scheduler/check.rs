@@ -37,7 +37,7 @@ pub(super) fn scheduler(given: GivenComponent<'_>) -> Result<Printed, String> {
     Ok(Printed { text: format!("{} {}, {}", good.name, good.version, good.summary()), json: json!(good) })
 }
 
-/// Tries the component of this file. The error says why a server would not accept it.
+/// Tries the component of this file. The error is the reason why a server would not accept it.
 pub(in crate::cli) fn tried(path: &Path, options: TrialOptions, machine: &Machine) -> Result<CheckedComponent, String> {
     let text = |problem: AuthorError| problem.to_string();
     let bytes = file::bytes(path).map_err(text)?;

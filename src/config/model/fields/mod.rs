@@ -20,7 +20,7 @@ pub use table::CONFIG_MESSAGES;
 pub enum FieldStatus {
     /// The field takes effect. The text describes the effect, or how Sequor differs; it may be empty.
     Served(&'static str),
-    /// The model loads. The log says that the field has no effect, with this reason.
+    /// The model loads. The log has a line that the field has no effect, with this reason.
     NoEffect(&'static str),
     /// The model does not load. The text has the reason and the remedy.
     Refused(&'static str),

@@ -252,7 +252,7 @@ fn take_steps(
     Ok((steps, held))
 }
 
-/// The steps as runs of the model. The error says which step the model does not accept.
+/// The steps as runs of the model. The error names the step that the model does not accept.
 fn accepted(task: &PrepareTask, steps: Vec<PortTensors>) -> Result<Vec<ModelRun>, String> {
     let step = |(n, inputs)| match intake::accept_run(&task.load.settings, inputs) {
         Ok(run) => {

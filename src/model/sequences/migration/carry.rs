@@ -170,7 +170,7 @@ fn is_waited_for(table: &Table, loads: &[Arc<LoadedModel>], old: &LoadedModel) -
     !serves && table.kept.values().any(|kept| kept.version_digest() == made_by)
 }
 
-/// Checks that sequences of one load can continue on another, where the same requests must mean the same. The error says why they cannot.
+/// Checks that sequences of one load can continue on another, where the same requests must mean the same. The error is the reason why they cannot.
 fn fits(old: &LoadedModel, new: &LoadedModel) -> Result<(), String> {
     for load in [old, new] {
         if load.processors.is_some() || load.ensemble.is_some() {

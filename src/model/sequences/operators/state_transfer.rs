@@ -218,7 +218,7 @@ pub(in crate::model) fn with_scratch(
     crate::state::with_scratch(&file, &names, scratch.parts())
 }
 
-/// The scratch in a snapshot, if this load's processors keep any. The error says that it does not fit them.
+/// The scratch in a snapshot, if this load's processors keep any. It is an error if it does not fit them.
 fn scratch_for(load: &LoadedModel, file: &[u8]) -> Result<Option<SequenceScratch>, TransferError> {
     let (made_by, scratch) = scratch_of(file)?;
     let processors = load.scratch_owners().unwrap_or_default();

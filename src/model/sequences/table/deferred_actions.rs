@@ -35,7 +35,7 @@ pub(in crate::model::sequences) enum PolicyNotice {
 /// The actions to carry out after the lock is released.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct DeferredActions {
-    /// Refused requests. The flag says whether the request's sequence ended with it.
+    /// Refused requests. The flag is true if the request's sequence ended with it.
     pub(in crate::model) refused: Vec<(Box<Job>, Refusal, bool)>,
     #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
     pub(in crate::model::sequences) released: Vec<Box<Job>>,

@@ -39,23 +39,23 @@ pub(in crate::model) struct Table {
     policies: LoadPolicies,
     /// States that wait for the next step of an id without a live sequence.
     pub(in crate::model::sequences) imports: Imports,
-    /// Stored sequences, which do not live here.
+    /// Sequences that are in the store and not live.
     pub(in crate::model::sequences) kept: HashMap<Id, KeptSequence>,
     /// When to look for expired ones.
     pub(in crate::model::sequences) kept_due: Time,
     /// The successions: which versions continue from stored states of others.
     pub(in crate::model::sequences) successions: Successions,
-    /// The successions that hold once the loads that are being made serve.
+    /// The successions that apply once the loads that are being prepared are in service.
     pub(in crate::model::sequences) coming: Option<Successions>,
-    /// Requests for which the store reads a state, and whose sequences have ended meanwhile.
+    /// Requests whose sequences ended while the store read a state for them.
     pub(super) given_up: HashSet<Req>,
-    /// Ids whose states the store reads for requests that were cancelled meanwhile. These states then go back.
+    /// Ids of requests that were cancelled while the store read their states. These states go back to the store.
     pub(super) returning: HashSet<Id>,
     /// Whether the server stops. Stored sequences then stay in the store.
     pub(in crate::model::sequences) stopping: bool,
     /// STARTs that wait for state memory, and the sequences that make room for them.
     pub(in crate::model::sequences) spilling: Spilling,
-    /// The members' sequences of ended sequences of an ensemble, until they have been released.
+    /// By the id of an ended ensemble sequence: its sequences in the members, until they have been released.
     pub(super) ending_members: HashMap<Id, Arc<MemberSequences>>,
     effects: Vec<Effect>,
     pub(in crate::model::sequences) actions: DeferredActions,

@@ -18,7 +18,7 @@ pub(super) const OWNED: &str = "sequor:owned:";
 pub(super) const RECORD: &str = "sequor:seq:";
 /// How a sequence has ended, followed by its key.
 const END: &str = "sequor:end:";
-/// The channel on which a server hears who wants a sequence, followed by its run.
+/// Prefix of the channel on which a server is asked for sequences. The name of its run follows.
 const CHANNEL: &str = "sequor:yield:";
 /// A state: the run that wrote it, and a number.
 const BLOB: &str = "sequor:blob:";

@@ -13,7 +13,7 @@ use crate::state::tier::error::TierError;
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Idle time of a connection after which the system asks whether the other end is there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Maximum number of characters of what Redis says, in the log and for clients.
+/// Maximum number of characters of a message of Redis, in the log and for clients.
 const MAX_MESSAGE_CHARS: usize = 200;
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(20);
