@@ -16,8 +16,8 @@ use super::recent;
 
 /// Up to this many events go with a question. More than that are reported before it.
 pub const AT_ONCE: usize = 512;
-/// If a guest holds its lock and makes no progress, it probably has no processor. A caller waits this much longer than the time limit of a
-/// call.
+/// A caller waits this much longer for the guest than the time limit of a call, because the thread that calls the guest may get no CPU time
+/// for a while.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct ActiveGuest {
     /// Number of losses of events before it started; `None` if it does not observe.
     losses: Option<u64>,
     /// The start of a call that may take longer than a request waits, while one runs.
-    at_leisure: Mutex<Option<Instant>>,
+    long_call_began: Mutex<Option<Instant>>,
     /// Whether it no longer decides. A thread that got it before may still call it, but need not.
     retired: AtomicBool,
     cell: Mutex<GuestCell>,
@@ -168,10 +168,10 @@ impl ActiveGuest {
         self.cell.try_lock()
     }
 
-    /// How long a request waits for the cell. All requests during one call at leisure share one such wait; later ones do not wait. Most of
-    /// these calls are short, and only seem long if their thread has no processor.
+    /// How long a request waits for the cell. The time counts from the beginning of a long call, if one runs. So all requests during one long
+    /// call share one such wait, and later ones do not wait. Most of these calls are short, unless their thread gets no CPU time.
     pub(super) fn patience(&self, within: Duration) -> Duration {
-        let elapsed = self.at_leisure.lock().map_or(Duration::ZERO, |began| began.elapsed());
+        let elapsed = self.long_call_began.lock().map_or(Duration::ZERO, |began| began.elapsed());
         (within + PATIENCE).saturating_sub(elapsed)
     }
 
@@ -189,11 +189,11 @@ impl ActiveGuest {
     }
 
     /// Calls the cell for an operation that may take long.
-    pub(super) fn at_leisure<T>(&self, call: impl FnOnce(&mut GuestCell) -> T) -> T {
+    pub(super) fn call_long<T>(&self, call: impl FnOnce(&mut GuestCell) -> T) -> T {
         let mut cell = self.cell.lock();
-        *self.at_leisure.lock() = Some(Instant::now());
+        *self.long_call_began.lock() = Some(Instant::now());
         let called = call(&mut cell);
-        *self.at_leisure.lock() = None;
+        *self.long_call_began.lock() = None;
         called
     }
 

@@ -234,7 +234,7 @@ impl SchedulerBinding {
         }
         self.unreported.store(false, Ordering::Release);
         let guest = self.active()?;
-        let reported = guest.at_leisure(|cell| self.observe(&guest, cell));
+        let reported = guest.call_long(|cell| self.observe(&guest, cell));
         self.judge_report(&guest, reported);
         None
     }

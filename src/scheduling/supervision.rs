@@ -25,7 +25,7 @@ impl SchedulerBinding {
     pub(super) fn save(&self) -> Option<Vec<u8>> {
         let now = self.clock.now();
         if let Some(active) = self.active() {
-            let saved = active.at_leisure(|cell| cell.call(|guest| guest.save()));
+            let saved = active.call_long(|cell| cell.call(|guest| guest.save()));
             self.timed(Hook::Save, now);
             match saved {
                 Some(Ok(bytes)) => *self.saved.lock() = Saved { bytes: Some(bytes), at: now },

@@ -17,10 +17,10 @@ use crate::state::tier::{ClaimFailure, ClaimOutcome, ClaimTask, EndedState, Tier
 
 use super::submission;
 
-/// Time between two looks whether a claim for an operator is decided.
+/// Interval at which the outcome of an operator's claim is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What becomes of a request of a model whose sequences are shared.
+/// Whether a request of a model with shared sequences is submitted now.
 #[allow(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(super) enum AfterGate {
     /// It goes to the table now. If it has an id, [`SequenceGate::entered`] must follow.
@@ -52,7 +52,7 @@ pub(super) fn pass(
         (Id::None, fresh) => Id::Int(fresh),
         (id, _) => id.clone(),
     };
-    // A server that stops takes nothing over. Its own sequences go on.
+    // A server that stops takes over no sequence. Its own sequences continue.
     if !gate.owns(&id) && model.loads().iter().all(|load| load.is_retired()) {
         let why = "the server or the model is going out of service".to_owned();
         return Err(refused(model, &id, why));
@@ -82,7 +82,7 @@ fn fresh_id(model: &ModelScheduler, request: &InferRequest, version: Option<u64>
     model.load_for(version).and_then(|load| model.admission.assigned_id(&load, request)).unwrap_or(0)
 }
 
-/// Claims the sequence of an id for the requests that wait at the gate. If it `begins` with the first of them, it need not be there.
+/// Claims the sequence of an id for the requests that wait at the gate. `begins`: the first of them may begin the sequence, so the store need not have it.
 pub(in crate::model::sequences) fn claim(model: &Arc<ModelScheduler>, gate: &SequenceGate, id: Id, begins: bool) {
     let Some(shared) = gate.store().shared() else { return };
     // A state that was given to this server begins a sequence, too.

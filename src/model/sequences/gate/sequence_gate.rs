@@ -41,14 +41,14 @@ enum GateStage {
     Releasing(GateQueue),
 }
 
-/// The requests of an id that wait, each with its number. Numbers rise, so that one is found without a walk.
+/// The requests of an id that wait, each with its number. The numbers ascend, so a request is found by binary search.
 type GateQueue = VecDeque<(u64, Box<DeferredRequest>)>;
 
 /// The sequences of one model that this server shares with others.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct SequenceGate {
     store: Arc<SequenceStore>,
-    /// Whether the model has had a load with durable sequences. Other models do not look further.
+    /// Whether the model has had a load with durable sequences. Requests of other models skip the gate.
     is_active: AtomicBool,
     ids: Mutex<HashMap<Id, GateStage>>,
     /// Ids whose sequences have ended, until they are released.
@@ -77,7 +77,7 @@ impl GatePlace {
     }
 }
 
-/// What a request finds at the gate.
+/// Whether a request passes the gate.
 pub(in crate::model::sequences) enum AtGate<R> {
     /// This server owns its sequence. [`SequenceGate::entered`] must follow.
     Open(R),
@@ -97,12 +97,12 @@ pub(in crate::model::sequences) enum AfterClaim {
     Done,
 }
 
-/// How far giving up an id is, before its table is asked.
+/// Whether an id can be given up, before its table is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model::sequences) enum HandoverGate {
-    /// Not here.
+    /// This server does not own the id, or is releasing it already.
     Gone,
-    /// Not now.
+    /// A claim is under way, a request is on its way to the table, or the next look is not due yet.
     Busy,
     /// No request can reach the table. `asked`: whether the instance was asked for its state.
     Closed { asked: bool },
@@ -137,7 +137,7 @@ impl SequenceGate {
 
     // === requests ===
 
-    /// Lets a request through, or keeps it as what `defer` makes of it.
+    /// Lets a request through, or queues the deferred request that `defer` makes of it.
     pub(in crate::model::sequences) fn enter<R>(
         &self,
         id: &Id,
@@ -174,7 +174,7 @@ impl SequenceGate {
         queue.remove(at).map(|(_, request)| request)
     }
 
-    /// Begins a claim without a request. Returns false if this server owns the sequence, or if something happens to it already.
+    /// Begins a claim without a request. Returns false if this server owns the sequence, or if a claim or a release of it is under way.
     pub(in crate::model::sequences) fn enter_without_request(&self, id: &Id) -> bool {
         let mut ids = self.ids.lock();
         let is_new = !ids.contains_key(id);
@@ -194,7 +194,7 @@ impl SequenceGate {
         self.ids.lock().contains_key(id)
     }
 
-    /// A request that was let through is in the table, or was refused.
+    /// Notes that a request that was let through is in the table, or was refused.
     pub(in crate::model::sequences) fn entered(&self, id: &Id) {
         if let Some(GateStage::Held { entering }) = self.ids.lock().get_mut(id) {
             *entering = entering.saturating_sub(1);
@@ -221,7 +221,7 @@ impl SequenceGate {
         AfterClaim::Done
     }
 
-    /// A claim has failed. Returns the requests that waited for it.
+    /// Ends a claim that has failed. Returns the requests that waited for it.
     pub(in crate::model::sequences) fn claim_failed(&self, id: &Id) -> Vec<DeferredRequest> {
         let mut ids = self.ids.lock();
         let Some(GateStage::Claiming(queue)) = ids.get_mut(id) else { return Vec::new() };
@@ -252,7 +252,7 @@ impl SequenceGate {
         }
     }
 
-    /// Keeps further requests of an id waiting, to see whether it has a sequence. Does nothing and returns false if something else happens to it.
+    /// Keeps further requests of an id waiting, to see whether it has a sequence. Does nothing and returns false unless the id is `Held` and no request is on its way.
     pub(in crate::model::sequences) fn try_close(&self, id: &Id) -> bool {
         let mut ids = self.ids.lock();
         let Some(stage @ GateStage::Held { entering: 0 }) = ids.get_mut(id) else { return false };
@@ -270,7 +270,7 @@ impl SequenceGate {
         }
     }
 
-    /// The id is not given up. Its requests go on as after a claim.
+    /// Stops giving up an id. Its requests continue as after a claim.
     pub(in crate::model::sequences) fn reopen(&self, id: &Id) -> bool {
         self.move_on(id, |stage| match stage {
             GateStage::Yielding { queue, .. } => Some(GateStage::Claiming(queue)),
@@ -278,7 +278,7 @@ impl SequenceGate {
         })
     }
 
-    /// The record of an id that is given up is about to be released.
+    /// Notes that the record of an id that is given up is about to be released.
     pub(in crate::model::sequences) fn release(&self, id: &Id) -> bool {
         self.move_on(id, |stage| match stage {
             GateStage::Yielding { queue, .. } => Some(GateStage::Releasing(queue)),
@@ -286,8 +286,8 @@ impl SequenceGate {
         })
     }
 
-    /// The release has ended. If it failed, this server owns the sequence still. If requests wait that must claim it, returns whether the first
-    /// of them is a START.
+    /// Ends a release. If it failed, this server still owns the sequence. If requests wait that must claim it, returns whether the first of
+    /// them is a START.
     pub(in crate::model::sequences) fn released(&self, id: &Id, has_failed: bool) -> Option<bool> {
         let mut ids = self.ids.lock();
         let Some(GateStage::Releasing(queue)) = ids.get_mut(id) else { return None };
@@ -301,7 +301,7 @@ impl SequenceGate {
         begins
     }
 
-    /// Another server owns the sequence now. If requests wait that must claim it, returns whether the first of them is a START.
+    /// Forgets a sequence that another server owns now. If requests wait that must claim it, returns whether the first of them is a START.
     pub(in crate::model::sequences) fn lose(&self, id: &Id) -> Option<bool> {
         let mut ids = self.ids.lock();
         match ids.get_mut(id) {

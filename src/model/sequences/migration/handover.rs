@@ -19,7 +19,7 @@ use crate::state::tier::{HandoverState, Released, TierChange, TierKey};
 
 use super::restart;
 
-/// What the table has of an id that is given up.
+/// The state of an id in the table when it is given up.
 enum AtHome {
     /// It cannot leave now.
     Busy,
@@ -27,11 +27,11 @@ enum AtHome {
     Idle(SequenceView),
     /// It is idle, and its first state is in no slot.
     Unrun(Seq, u64, Vec<u8>),
-    /// The store has its state, or it has none. It is released so. If that fails, it is kept again.
+    /// The store has its state, or it has no state. So it can be released. If the release fails, it stays here.
     Free(TierChange, Option<KeptSequence>),
 }
 
-/// Gives up a sequence that another server wants, or goes on with that.
+/// Begins to give up a sequence that another server wants, or continues to.
 pub(in crate::model) fn hand_over(model: &Arc<ModelScheduler>, id: &Id) -> HandoverState {
     let Some(gate) = model.gate.clone() else { return HandoverState::Absent };
     let asked = match gate.close(id, model.now()) {
@@ -44,7 +44,7 @@ pub(in crate::model) fn hand_over(model: &Arc<ModelScheduler>, id: &Id) -> Hando
     match at_home(model, id) {
         AtHome::Busy => {}
         AtHome::Idle(view) if !asked => {
-            // Before it is asked, because its reply may be here at once.
+            // Set before the instance is asked, because the reply may arrive at once.
             gate.set_asked(id, true);
             if !ask_to_leave(model, &gate, id, &view) {
                 gate.set_asked(id, false);
@@ -60,7 +60,7 @@ pub(in crate::model) fn hand_over(model: &Arc<ModelScheduler>, id: &Id) -> Hando
     HandoverState::Busy
 }
 
-/// What the table has of this id. A stored sequence is taken out of the table, because it is released next.
+/// Looks up the state of this id in the table. A stored sequence is taken out of the table, because it is released next.
 fn at_home(model: &ModelScheduler, id: &Id) -> AtHome {
     let now = model.now();
     let mut table = model.table.lock();
@@ -91,8 +91,8 @@ fn at_home(model: &ModelScheduler, id: &Id) -> AtHome {
     }
 }
 
-/// Releases an id without a sequence. Other servers learn how its last sequence ended. If that was dropped because this server was late, no
-/// other server need have taken it over, and its next step goes on from its stored state.
+/// Releases an id without a sequence. Other servers learn how its last sequence ended. If that sequence was dropped because the
+/// lease had lapsed, perhaps no other server has taken it over. Then its next step continues from its stored state.
 fn unused(table: &Table, model: &str, id: &Id) -> TierChange {
     let ended = table.core.end_of(id).map(|stone| table.ended_state(stone));
     let is_fenced = ended.as_ref().is_some_and(|ended| ended.why == EndReason::Fenced);
@@ -141,15 +141,15 @@ fn release(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, of: Vec<Releas
     });
 }
 
-/// Another server may have this id now. Requests that wait for it claim it.
+/// Handles an id that another server may own now: the requests that wait for it claim it.
 fn released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: &Id) {
     if let Some(begins) = gate.released(id, false) {
         claims::claim(model, gate, id.clone(), begins);
     }
 }
 
-/// The release of an id has failed. If the store refused it, the sequence goes on here. If there was no answer, another server may have the
-/// sequence: so it is not here any more, and the next request claims it. The store has all of its state.
+/// Handles a failed release. If the store refused it, the sequence continues here. If there was no answer, another server may have the
+/// sequence. So this server drops it, and the next request claims it. The store has all of its state.
 fn not_released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: &Id, kept: Option<KeptSequence>) {
     let key = TierKey::new(&model.name, id);
     let shared = gate.store().shared();
@@ -167,7 +167,7 @@ fn not_released(model: &Arc<ModelScheduler>, gate: &Arc<SequenceGate>, id: &Id, 
     }
 }
 
-/// The sequence did not become idle in time. It stays here, and the requests that waited go on.
+/// Handles a sequence that did not become idle in time: it stays here, and the requests that waited continue.
 pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, id: &Id) {
     let Some(gate) = model.gate.clone() else { return };
     if gate.reopen(id) {
