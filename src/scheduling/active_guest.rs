@@ -61,9 +61,9 @@ impl GuestCell {
         let (at_start, losses) = (self.memory(), self.reader.as_ref().map(Reader::losses));
         let memory_limit = self.guest.guest().map_or(0, |guest| guest.memory_limit());
         let memory = AtomicU64::new(at_start);
-        let (at_leisure, retired) = (Mutex::new(None), AtomicBool::new(false));
+        let (long_call_began, retired) = (Mutex::new(None), AtomicBool::new(false));
         let cell = Mutex::new(self);
-        ActiveGuest { hooks, codes, at_start, memory_limit, memory, losses, at_leisure, retired, cell }
+        ActiveGuest { hooks, codes, at_start, memory_limit, memory, losses, long_call_began, retired, cell }
     }
 
     pub(super) fn reads(&mut self, reader: Reader) {

@@ -43,7 +43,7 @@ impl<W: World> WasmGuest<W> {
         if engine.mode() == Mode::Serving {
             store.epoch_deadline_callback(|mut store| Ok(store.data_mut().timer.tick()));
         }
-        let limit = W::LIMITS.at_leisure(limits.time);
+        let limit = W::LIMITS.off_path_limit(limits.time);
         let running = engine.enter();
         begin(&mut store, engine.mode(), limit);
         let started = bind(of, &mut store);
@@ -98,7 +98,7 @@ impl<W: World> WasmGuest<W> {
             Ok(config) => config,
             Err(what) => return Ok(Err(what)),
         };
-        Ok(self.call_at_leisure("configure", |bindings, store| call(bindings, store, &config))?.map_err(cut))
+        Ok(self.call_off_path("configure", |bindings, store| call(bindings, store, &config))?.map_err(cut))
     }
 
     /// Makes one call, within `limit`.
@@ -142,12 +142,12 @@ impl<W: World> WasmGuest<W> {
     }
 
     /// A call off the request path.
-    fn call_at_leisure<R>(
+    fn call_off_path<R>(
         &mut self,
         name: &'static str,
         call: impl FnOnce(&W::Bindings, &mut Store<HostState>) -> wasmtime::Result<R>,
     ) -> Result<R, CallError> {
-        self.call(Call { name, of: None }, W::LIMITS.at_leisure(self.limit), call)
+        self.call(Call { name, of: None }, W::LIMITS.off_path_limit(self.limit), call)
     }
 }
 
@@ -162,7 +162,7 @@ impl<W: Lifecycle> WasmGuest<W> {
     /// The state that the guest hands to its successor.
     pub fn save_state(&mut self) -> Result<Vec<u8>, CallError> {
         self.store.set_hostcall_fuel(W::LIMITS.saved_at_once);
-        let saved = self.call_at_leisure("save", |bindings, store| W::save(bindings, store));
+        let saved = self.call_off_path("save", |bindings, store| W::save(bindings, store));
         self.store.set_hostcall_fuel(W::LIMITS.bytes_at_once);
         let (saved, most) = (saved?, W::LIMITS.saved);
         if saved.len() > most {
@@ -175,7 +175,7 @@ impl<W: Lifecycle> WasmGuest<W> {
     /// Restores the state that another guest has saved. An error of the inner result is the guest's own sentence.
     pub fn restore_state(&mut self, saved: &[u8]) -> Result<Result<(), String>, CallError> {
         let call = |bindings: &_, store: &mut _| W::restore(bindings, store, saved);
-        Ok(self.call_at_leisure("restore", call)?.map_err(cut))
+        Ok(self.call_off_path("restore", call)?.map_err(cut))
     }
 }
 

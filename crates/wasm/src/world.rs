@@ -97,7 +97,7 @@ pub trait Lifecycle: World {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorldLimits {
     /// Factor of the CPU time limit for calls off the request path (start, configure, save, restore).
-    pub at_leisure: u32,
+    pub off_path_factor: u32,
     /// Maximum bytes that a guest may hand over at once, to a host function or as an answer. The copy takes a fraction of the time limit.
     pub bytes_at_once: usize,
     /// Maximum bytes of a saved state.
@@ -108,11 +108,11 @@ pub struct WorldLimits {
 
 impl WorldLimits {
     pub const DEFAULT: WorldLimits =
-        WorldLimits { at_leisure: 100, bytes_at_once: 2 << 20, saved: 1 << 20, saved_at_once: 8 << 20 };
+        WorldLimits { off_path_factor: 100, bytes_at_once: 2 << 20, saved: 1 << 20, saved_at_once: 8 << 20 };
 
     /// The limit of a call off the request path, from the limit of another call.
-    pub(crate) fn at_leisure(self, limit: Duration) -> Duration {
-        limit * self.at_leisure
+    pub(crate) fn off_path_limit(self, limit: Duration) -> Duration {
+        limit * self.off_path_factor
     }
 }
 
