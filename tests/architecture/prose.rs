@@ -154,6 +154,13 @@ impl Allowed {
     }
 }
 
+/// A declaration without `pub`, `pub(super)` or `pub(in PATH)`.
+fn without_visibility(line: &str) -> &str {
+    let Some(rest) = line.strip_prefix("pub") else { return line };
+    let rest = rest.strip_prefix('(').and_then(|path| path.split_once(')')).map_or(rest, |(_, rest)| rest);
+    rest.trim_start()
+}
+
 /// The names of types that more than one file declares, outside of tests.
 fn declared_twice(texts: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
     let mut by_name: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -167,7 +174,7 @@ fn declared_twice(texts: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
         for line in text.lines() {
             in_macro = line.ends_with("! {") && line.starts_with(char::is_lowercase) || in_macro && line != "}";
             let line = if in_macro { line.strip_prefix("    ").unwrap_or(line) } else { line };
-            let line = line.strip_prefix("pub").map_or(line, |rest| rest.split_once(' ').map_or("", |(_, rest)| rest));
+            let line = without_visibility(line);
             let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
             if let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) {
                 let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

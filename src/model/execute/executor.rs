@@ -21,13 +21,13 @@ use super::ports::{OutputMemory, RunMemory, feed};
 use super::row_work::{CommittedRow, RowOutcome, RowWork, RunSize, RunTimes, StateNow};
 use super::run_error::RunError;
 use super::run_outputs::{fresh, splits};
-use super::slots::Slots;
+use super::slots::InstanceSlots;
 use super::submitted::{LostDevice, Submitted};
 
 #[derive(Debug)]
 pub(in crate::model) struct Executor {
     load: Arc<LoadedModel>,
-    pub(in crate::model) slots: Slots,
+    pub(in crate::model) slots: InstanceSlots,
     outputs: OutputMemory,
     contexts: Contexts,
     graph: Arc<dyn Graph>,
@@ -67,7 +67,7 @@ impl Executor {
         let contexts = Contexts::new(load.wiring.clone(), context);
         let outputs = OutputMemory::new(&device, pool, &load.settings)?;
         let grown = GrownStates::new(budget, chunk_cache, &load.states, load.grown.clone());
-        let (slots, lost) = (Slots::new(store, grown, gpu), Arc::new(LostDevice::new(&device)));
+        let (slots, lost) = (InstanceSlots::new(store, grown, gpu), Arc::new(LostDevice::new(&device)));
         let watches = matches!(&load.settings.scheduling, Scheduling::Sequence(sequence) if sequence.watch);
         Ok(Executor { load, slots, outputs, contexts, graph, device, lost, watches })
     }

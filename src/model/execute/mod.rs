@@ -26,6 +26,6 @@ pub(in crate::model) use executor::Executor;
 pub(in crate::model) use placement::Placement;
 pub(in crate::model) use row_work::{AdoptedState, RowOutcome, RowWork, RunSize, RunTimes};
 pub(in crate::model) use run_error::RunError;
-pub(in crate::model) use slots::Slots;
+pub(in crate::model) use slots::InstanceSlots;
 pub(in crate::model) use submitted::Submitted;
 pub(in crate::model) use warm_up::warm_up;

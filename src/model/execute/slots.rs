@@ -12,14 +12,15 @@ use super::growth::GrownStates;
 use super::row_work::AdoptedState;
 use super::run_error::RunError;
 
+/// The slots of an instance, with the states in them.
 #[derive(Debug)]
-pub(in crate::model) struct Slots {
+pub(in crate::model) struct InstanceSlots {
     pub(in crate::model) store: Store,
     pub(super) grown: GrownStates,
     /// The GPU's gauges, and the state bytes last reported to them.
     gpu: Option<(GpuMetrics, i64)>,
     /// Slots whose sequences got no state memory, until the slots are freed.
-    roomless: BTreeMap<u32, RunError>,
+    without_memory: BTreeMap<u32, RunError>,
 }
 
 /// A state that replaces the model's own first state in a slot.
@@ -28,9 +29,9 @@ enum GivenState {
     Values(StateValues),
 }
 
-impl Slots {
-    pub(super) fn new(store: Store, grown: GrownStates, gpu: Option<GpuMetrics>) -> Slots {
-        Slots { store, grown, gpu: gpu.map(|gpu| (gpu, 0)), roomless: BTreeMap::new() }
+impl InstanceSlots {
+    pub(super) fn new(store: Store, grown: GrownStates, gpu: Option<GpuMetrics>) -> InstanceSlots {
+        InstanceSlots { store, grown, gpu: gpu.map(|gpu| (gpu, 0)), without_memory: BTreeMap::new() }
     }
 
     /// Applies the slot operations that precede a run. `kept` finds the state that a request brought for its sequence. `first` returns, by
@@ -62,7 +63,7 @@ impl Slots {
                 SlotOp::Init(slot, _) => self.begin(slot.ix, first(slot.ix).map(GivenState::Values)),
                 SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req).map(GivenState::Snapshot)),
                 // The slot had nothing to free.
-                SlotOp::Free(slot) if self.roomless.remove(&slot.ix).is_some() => {}
+                SlotOp::Free(slot) if self.without_memory.remove(&slot.ix).is_some() => {}
                 SlotOp::Free(slot) => self.free(slot.ix),
             }
         }
@@ -94,10 +95,10 @@ impl Slots {
                 if self.store.is_live(slot) {
                     self.free(slot);
                 }
-                self.roomless.insert(slot, RunError::NoState(Arc::new(error)));
+                self.without_memory.insert(slot, RunError::NoState(Arc::new(error)));
             }
             Ok(()) => {
-                self.roomless.remove(&slot);
+                self.without_memory.remove(&slot);
             }
         }
     }
@@ -120,8 +121,8 @@ impl Slots {
     }
 
     /// Why the sequence in this slot cannot run, if it has no state memory.
-    pub(in crate::model) fn roomless(&self, slot: Option<u32>) -> Option<&RunError> {
-        self.roomless.get(&slot?)
+    pub(in crate::model) fn without_memory(&self, slot: Option<u32>) -> Option<&RunError> {
+        self.without_memory.get(&slot?)
     }
 
     /// The state of a slot as a file. No run of the instance may be in progress.
@@ -134,7 +135,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slots {
+impl Drop for InstanceSlots {
     fn drop(&mut self) {
         if let Some((gpu, reported)) = &self.gpu {
             gpu.state_bytes.add(-reported);

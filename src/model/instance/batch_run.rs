@@ -7,7 +7,7 @@ use crate::backend::BackendError;
 use crate::batch::Staging;
 use crate::config::model::settings::Output;
 use crate::error::Failure;
-use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes, Slots};
+use crate::model::execute::{Executor, InstanceSlots, RowOutcome, RowWork, RunError, RunSize, RunTimes};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::{FinishedBatch, Job, RefusedGrowth, RowToSeal, TakenBatch};
 use crate::state::budget::NoRoom;
@@ -35,7 +35,7 @@ impl BatchRun {
     /// Applies the batch's operations to the slots, and selects the rows to run.
     pub(in crate::model) fn begin(
         load: &LoadedModel,
-        slots: &mut Slots,
+        slots: &mut InstanceSlots,
         taken: TakenBatch,
     ) -> (BatchRun, Vec<Option<RowWork>>) {
         let TakenBatch { batch, mut jobs, mut adopted } = taken;
@@ -165,8 +165,8 @@ fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<RowWo
     batch.rows.iter().zip(jobs).map(row).collect()
 }
 
-fn disposition(load: &LoadedModel, slots: &Slots, work: &RowWork) -> RowDisposition {
-    match slots.roomless(work.slot) {
+fn disposition(load: &LoadedModel, slots: &InstanceSlots, work: &RowWork) -> RowDisposition {
+    match slots.without_memory(work.slot) {
         Some(error) => RowDisposition::Fails(error.clone()),
         None if load.settings.inputs.is_empty() || !work.inputs.is_empty() => RowDisposition::Runs,
         None => RowDisposition::Nothing,
@@ -174,7 +174,7 @@ fn disposition(load: &LoadedModel, slots: &Slots, work: &RowWork) -> RowDisposit
 }
 
 /// The rows that have inputs and a state. If rows are fixed to slots, the others become padding.
-fn runnable(load: &LoadedModel, slots: &Slots, work: Vec<Option<RowWork>>) -> Vec<Option<RowWork>> {
+fn runnable(load: &LoadedModel, slots: &InstanceSlots, work: Vec<Option<RowWork>>) -> Vec<Option<RowWork>> {
     let runs = |w: &RowWork| matches!(disposition(load, slots, w), RowDisposition::Runs);
     let mut rows: Vec<Option<RowWork>> = match load.has_fixed_rows() {
         true => work.into_iter().map(|row| row.filter(runs)).collect(),

@@ -9,7 +9,7 @@ use sequor_core::{
 use sequor_wasm::urgency;
 
 use crate::executor::ExecutorHandle;
-use crate::model::execute::Slots;
+use crate::model::execute::InstanceSlots;
 use crate::model::load::{Leaving, LeftState, LoadedModel, Mailbox, Postman};
 use crate::model::runtime::RunPermit;
 use crate::model::sequences::{FinishedBatch, ModelScheduler, Step, TakenBatch, restart, state_transfer};
@@ -36,7 +36,7 @@ impl Identity {
     }
 
     /// Answers the requests of the mailbox, between two batches.
-    pub(in crate::model) fn serve(&self, mailbox: &Mailbox, slots: &mut Slots) {
+    pub(in crate::model) fn serve(&self, mailbox: &Mailbox, slots: &mut InstanceSlots) {
         mailbox.serve(&mut InstancePostman { identity: self, slots });
     }
 
@@ -88,7 +88,7 @@ impl Identity {
     }
 
     /// Applies slot operations that precede no run.
-    pub(super) fn tidy(&self, slots: &mut Slots, ops: &[SlotOp]) -> Step {
+    pub(super) fn tidy(&self, slots: &mut InstanceSlots, ops: &[SlotOp]) -> Step {
         slots.apply(ops, |_| None, |_| None);
         self.next()
     }
@@ -187,7 +187,7 @@ impl Identity {
 /// Reads states on behalf of other threads.
 struct InstancePostman<'a> {
     identity: &'a Identity,
-    slots: &'a mut Slots,
+    slots: &'a mut InstanceSlots,
 }
 
 impl Postman for InstancePostman<'_> {
