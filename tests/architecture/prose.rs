@@ -237,6 +237,16 @@ fn types_declared_in_macros_count_as_declarations() {
 }
 
 #[test]
+fn types_with_a_restricted_visibility_count_as_declarations() {
+    let text = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let twice = declared_twice(&[
+        text("src/a.rs", "pub(in crate::model) struct Slots {\n"),
+        text("src/b.rs", "pub(super) struct Slots {\n"),
+    ]);
+    assert_eq!(twice.keys().collect::<Vec<_>>(), ["Slots"]);
+}
+
+#[test]
 fn denied_words_are_found_and_others_are_not() {
     let deny = deny();
     let count = |text: &str| denied(text, &deny).len();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sequor_core::{Id, Refusal, Shape};
 
-use super::ensembles::{LONG, Rig, both_ways, ensemble, member, request};
+use super::ensembles::{EnsembleRig, LONG, both_ways, ensemble, member, request};
 use crate::backend::mock::RunHook;
 use crate::error::Failure;
 use crate::model::*;
@@ -40,7 +40,7 @@ fn many_requests_cancelled_at_a_gate_neither_run_nor_block_others() {
     let (hook, release, runs) = stalled();
     let models =
         [("one", "", ensemble("one", &["p"], "max_inflight_requests: 1")), ("p", "identity INT32", PLAIN.to_owned())];
-    let rig = Rig::with(&models, Clock::default(), Some(hook));
+    let rig = EnsembleRig::with(&models, Clock::default(), Some(hook));
     let first = rig.repository.submit(request("one", 0, 7, |s| s.id = Id::None)).unwrap();
     while runs.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
@@ -73,7 +73,7 @@ fn requests_between_two_ensemble_steps_are_limited() {
         ("fast", "identity INT32 dims=1,1", PLAIN.replace("dims: 1", "dims: 1 reshape { shape: [ 1, 1 ] }")),
         ("slow", "identity INT32", PLAIN.to_owned()),
     ];
-    let rig = Rig::with(&models, Clock::default(), Some(hook));
+    let rig = EnsembleRig::with(&models, Clock::default(), Some(hook));
     assert_eq!(rig.faults("two"), [""; 0]);
     let all: Vec<Pending> =
         (0..20).map(|n| rig.repository.submit(request("two", 0, n, |s| s.id = Id::None)).unwrap()).collect();
@@ -98,7 +98,7 @@ fn requests_between_two_ensemble_steps_are_limited() {
 fn a_step_that_the_first_member_does_not_take_leaves_the_sequence_as_it_was() {
     let mut models = both_ways(8, LONG);
     models[0].2 = models[0].2.replace("TYPE_INT32 dims: 1 } output", "TYPE_INT32 dims: -1 } output");
-    let rig = Rig::new(&models);
+    let rig = EnsembleRig::new(&models);
     assert_eq!(rig.faults("ab"), [""; 0]);
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let mut wide = request("ab", 1, 5, |_| {});
@@ -116,7 +116,7 @@ fn a_step_that_the_first_member_does_not_take_leaves_the_sequence_as_it_was() {
 /// Two ensembles, and a client of a member, that use one id.
 #[test]
 fn a_start_takes_no_sequence_of_another_ensemble_or_client() {
-    let rig = Rig::both_ways(8);
+    let rig = EnsembleRig::both_ways(8);
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     assert_eq!(member(rig.value("ba", 1, 7, |s| s.start = true)), ("a".to_owned(), true, true));
     let alone = |id: u64, start: bool| {
@@ -138,11 +138,16 @@ fn a_start_takes_no_sequence_of_another_ensemble_or_client() {
 }
 
 /// A repository over the store in this folder, with room for four states in memory.
-fn over_store(folder: &Path) -> Rig {
+fn over_store(folder: &Path) -> EnsembleRig {
     let opened = tier::open(folder, u64::MAX, Duration::ZERO).unwrap();
     let epoch = opened.tier.next_epoch(1).unwrap();
     let store = Some(Arc::new(SequenceStore::new(Arc::new(opened.tier), epoch, Clock::default()).unwrap()));
-    Rig::empty(RepositoryOptions { store, state_limit: 16, reply_pool: 1 << 20, ..RepositoryOptions::default() })
+    EnsembleRig::empty(RepositoryOptions {
+        store,
+        state_limit: 16,
+        reply_pool: 1 << 20,
+        ..RepositoryOptions::default()
+    })
 }
 
 /// A member keeps sequences on disk, and memory is full.
@@ -150,7 +155,7 @@ fn over_store(folder: &Path) -> Rig {
 fn sequences_of_an_ensemble_stay_in_memory_and_end_with_the_server() {
     for when in ["drain", "step", "every"] {
         let store = tempfile::tempdir().unwrap();
-        let fill = |rig: &Rig| {
+        let fill = |rig: &EnsembleRig| {
             for (model, graph, config) in both_ways(8, LONG) {
                 rig.put(model, graph, &config);
             }
@@ -168,7 +173,7 @@ fn sequences_of_an_ensemble_stay_in_memory_and_end_with_the_server() {
         // Two states of the ensemble, and two of the member's own client.
         assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
         assert_eq!([11, 12, 13].map(|id| alone(id, true).unwrap()), [5; 3]);
-        let kept = |rig: &Rig| rig.repository.resumable("a").unwrap().len();
+        let kept = |rig: &EnsembleRig| rig.repository.resumable("a").unwrap().len();
         assert_eq!((rig.live("a"), kept(&rig)), (3, 1), "{when}: one of the client has left memory");
         assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "{when}");
         assert_eq!([11, 12, 13].map(|id| alone(id, false).unwrap()), [10; 3]);

@@ -1,11 +1,11 @@
 //! The steps of an ensemble on the thread of the connection that brings the request.
 
-use super::ensembles::{LONG, Rig, accumulator, ensemble, request};
+use super::ensembles::{EnsembleRig, LONG, accumulator, ensemble, request};
 use super::inline_steps::{TRIES, inline_steps, send_here};
 use crate::model::*;
 
 /// Sends requests until one of them has run in each of these members on this thread.
-fn runs_here(rig: &Rig, members: &[&str], ask: impl Fn(i32) -> InferRequest) -> bool {
+fn runs_here(rig: &EnsembleRig, members: &[&str], ask: impl Fn(i32) -> InferRequest) -> bool {
     (0..TRIES).any(|n| {
         let before = inline_steps(rig, members);
         let (is_here, answer) = send_here(rig, ask(n));
@@ -29,7 +29,7 @@ fn short_steps_of_all_members_run_on_the_thread_that_brings_the_request() {
         ("q", "identity INT32", plain()),
         ("r", "identity INT32", plain()),
     ];
-    let rig = Rig::with(&models, Clock::manual_for_work(), None);
+    let rig = EnsembleRig::with(&models, Clock::manual_for_work(), None);
     let ask = |n| request("three", 0, n, |step| step.id = sequor_core::Id::None);
     assert!(runs_here(&rig, &["p", "q", "r"], ask));
 }
@@ -41,7 +41,7 @@ fn short_steps_of_sequences_run_on_the_thread_that_brings_the_request() {
         ("a", "accumulate INT32", accumulator(4, LONG)),
         ("b", "accumulate INT32", accumulator(4, LONG)),
     ];
-    let rig = Rig::with(&models, Clock::manual_for_work(), None);
+    let rig = EnsembleRig::with(&models, Clock::manual_for_work(), None);
     let ask = |n| request("ab", n as u64 + 1, n, |step| (step.start, step.end) = (true, true));
     assert!(runs_here(&rig, &["a", "b"], ask));
     assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [0; 3]);

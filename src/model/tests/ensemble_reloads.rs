@@ -1,19 +1,19 @@
 //! The effect of a member's new load on ensembles in service.
 
-use super::ensembles::{LONG, Rig, accumulator, both_ways, ensemble};
+use super::ensembles::{EnsembleRig, LONG, accumulator, both_ways, ensemble};
 use crate::config::server::file::ControlMode;
 use crate::error::{ControlFailure, Failure};
 use crate::model::*;
 
 /// Lets clients load models of this rig.
-fn explicit(rig: Rig) -> Rig {
+fn explicit(rig: EnsembleRig) -> EnsembleRig {
     let directories = vec![rig.folder.path().to_owned()];
     rig.repository.govern(RepositoryControl { directories, mode: ControlMode::Explicit });
     rig
 }
 
 /// Loads a model again, and returns the faults.
-fn load(rig: &Rig, model: &str) -> Vec<String> {
+fn load(rig: &EnsembleRig, model: &str) -> Vec<String> {
     match rig.repository.load_by_request(model, None) {
         Ok(()) => Vec::new(),
         Err(Failure::Control(ControlFailure::Failed { why, .. })) => why,
@@ -23,7 +23,7 @@ fn load(rig: &Rig, model: &str) -> Vec<String> {
 
 #[test]
 fn a_member_keeps_its_load_if_an_ensemble_cannot_use_the_new_load() {
-    let rig = explicit(Rig::both_ways(4));
+    let rig = explicit(EnsembleRig::both_ways(4));
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let wide = accumulator(4, LONG).replace("dims: 1", "dims: 2");
     rig.put("b", "accumulate INT32 dims=2", &wide);
@@ -43,7 +43,7 @@ fn a_member_keeps_its_load_if_an_ensemble_cannot_use_the_new_load() {
 
 #[test]
 fn a_member_that_changes_with_its_ensembles_takes_them_along() {
-    let rig = explicit(Rig::new(&[
+    let rig = explicit(EnsembleRig::new(&[
         ("ab", "", ensemble("ab", &["a", "b"], "")),
         ("a", "accumulate INT32", accumulator(4, LONG)),
         ("b", "accumulate INT32", accumulator(4, LONG)),
@@ -66,7 +66,7 @@ fn a_member_that_changes_with_its_ensembles_takes_them_along() {
 
 #[test]
 fn an_unload_takes_the_members_along_if_it_is_asked_to() {
-    let rig = explicit(Rig::both_ways(4));
+    let rig = explicit(EnsembleRig::both_ways(4));
     let ready = |model: &str| rig.repository.find(model, "").is_ok();
     let served = || ["ab", "ba", "a", "b"].map(ready);
     rig.repository.unload_by_request("ab", true).unwrap();
@@ -85,7 +85,7 @@ const PLAIN: &str = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INP
 fn an_ensemble_is_planned_again_when_a_member_becomes_stateful() {
     let mut models = both_ways(4, LONG).to_vec();
     models[3] = ("b", "identity INT32", PLAIN.to_owned());
-    let rig = explicit(Rig::new(&models));
+    let rig = explicit(EnsembleRig::new(&models));
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     rig.put("b", "accumulate INT32", &accumulator(4, LONG));
     assert_eq!(load(&rig, "b"), [""; 0]);

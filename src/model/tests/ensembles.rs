@@ -49,32 +49,32 @@ pub(super) fn accumulator(slots: u32, idle: &str) -> String {
 pub(super) const LONG: &str = "max_sequence_idle_microseconds: 600000000";
 
 /// A repository of models, loaded in the given order.
-pub(super) struct Rig {
+pub(super) struct EnsembleRig {
     pub(super) repository: Repository,
     pub(super) folder: TempDir,
     pub(super) metrics: Metrics,
     clock: Clock,
 }
 
-impl Drop for Rig {
+impl Drop for EnsembleRig {
     fn drop(&mut self) {
         self.repository.stop();
     }
 }
 
-impl Rig {
-    pub(super) fn new(models: &[(&str, &str, String)]) -> Rig {
-        Rig::with(models, Clock::default(), None)
+impl EnsembleRig {
+    pub(super) fn new(models: &[(&str, &str, String)]) -> EnsembleRig {
+        EnsembleRig::with(models, Clock::default(), None)
     }
 
     /// Each model is its name, its graph (empty for an ensemble), and its configuration.
-    pub(super) fn with(models: &[(&str, &str, String)], clock: Clock, hook: Option<RunHook>) -> Rig {
+    pub(super) fn with(models: &[(&str, &str, String)], clock: Clock, hook: Option<RunHook>) -> EnsembleRig {
         let folder = tempfile::tempdir().unwrap();
         let options = RepositoryOptions { clock: clock.clone(), reply_pool: 1 << 20, ..RepositoryOptions::default() };
         let backend = hook.map_or_else(MockBackend::new, MockBackend::with_hook);
         let metrics = Metrics::new(true);
         let repository = Repository::new(Arc::new(backend), options, metrics.clone()).unwrap();
-        let rig = Rig { repository, folder, metrics, clock };
+        let rig = EnsembleRig { repository, folder, metrics, clock };
         for (name, graph, config) in models {
             rig.put(name, graph, config);
         }
@@ -83,10 +83,10 @@ impl Rig {
     }
 
     /// A rig without models yet.
-    pub(super) fn empty(options: RepositoryOptions) -> Rig {
+    pub(super) fn empty(options: RepositoryOptions) -> EnsembleRig {
         let (clock, metrics) = (options.clock.clone(), Metrics::new(true));
         let repository = Repository::new(Arc::new(MockBackend::new()), options, metrics.clone()).unwrap();
-        Rig { repository, folder: tempfile::tempdir().unwrap(), metrics, clock }
+        EnsembleRig { repository, folder: tempfile::tempdir().unwrap(), metrics, clock }
     }
 
     pub(super) fn put(&self, name: &str, graph: &str, config: &str) {
@@ -99,8 +99,8 @@ impl Rig {
     }
 
     /// The usual rig: two accumulators, and ensembles over them in both orders.
-    pub(super) fn both_ways(slots: u32) -> Rig {
-        Rig::new(&both_ways(slots, LONG))
+    pub(super) fn both_ways(slots: u32) -> EnsembleRig {
+        EnsembleRig::new(&both_ways(slots, LONG))
     }
 
     pub(super) fn faults(&self, model: &str) -> Vec<String> {
@@ -187,7 +187,7 @@ pub(super) fn member(answer: Result<i32, Failure>) -> (String, bool, bool) {
 }
 
 /// How a sequence of this id ended, according to the next step's refusal.
-fn ended(rig: &Rig, model: &str, id: u64) -> (EndReason, Option<String>) {
+fn ended(rig: &EnsembleRig, model: &str, id: u64) -> (EndReason, Option<String>) {
     match rig.value(model, id, 1, |_| {}) {
         Err(Failure::Refused(refused)) => match refused.refusal {
             Refusal::Unknown(Some(stone)) => (stone.why, refused.member),
@@ -199,7 +199,7 @@ fn ended(rig: &Rig, model: &str, id: u64) -> (EndReason, Option<String>) {
 
 #[test]
 fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
-    let rig = Rig::both_ways(64);
+    let rig = EnsembleRig::both_ways(64);
     let all_live = Barrier::new(64);
     std::thread::scope(|scope| {
         for id in 1..=64u64 {
@@ -242,7 +242,7 @@ fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
 #[test]
 fn ensembles_that_need_the_same_slots_in_opposite_orders_never_wait_for_each_other() {
     let seconds = std::env::var("SEQUOR_DEADLOCK_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    let (rig, began) = (Rig::both_ways(1), Instant::now());
+    let (rig, began) = (EnsembleRig::both_ways(1), Instant::now());
     let goes_on = |round: u64| match seconds {
         Some(seconds) => began.elapsed() < Duration::from_secs(seconds),
         None => round < 10,
@@ -268,7 +268,7 @@ fn ensembles_that_need_the_same_slots_in_opposite_orders_never_wait_for_each_oth
 
 #[test]
 fn a_step_that_fails_in_a_member_ends_only_its_sequence_in_all_members() {
-    let rig = Rig::both_ways(8);
+    let rig = EnsembleRig::both_ways(8);
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     assert_eq!(rig.value("ab", 2, 5, |s| s.start = true).unwrap(), 5);
     // The first member outputs 77, and the second one fails on that.
@@ -284,7 +284,7 @@ fn a_step_that_fails_in_a_member_ends_only_its_sequence_in_all_members() {
 
 #[test]
 fn a_request_that_no_member_has_run_leaves_the_sequence_as_it_was() {
-    let rig = Rig::both_ways(8);
+    let rig = EnsembleRig::both_ways(8);
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let mut wrong = request("ab", 1, 5, |_| {});
     wrong.inputs[0].tensor.dtype = DataType::Fp32;
@@ -294,7 +294,7 @@ fn a_request_that_no_member_has_run_leaves_the_sequence_as_it_was() {
 
 #[test]
 fn a_start_on_a_live_id_begins_anew_in_all_members() {
-    let rig = Rig::both_ways(8);
+    let rig = EnsembleRig::both_ways(8);
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     assert_eq!(rig.value("ab", 1, 5, |_| {}).unwrap(), 15);
     assert_eq!(rig.value("ab", 1, 7, |s| s.start = true).unwrap(), 7);
@@ -306,7 +306,7 @@ fn a_start_on_a_live_id_begins_anew_in_all_members() {
 fn a_sequence_expires_in_all_members_at_once_and_on_the_shortest_time_of_theirs() {
     let mut models = both_ways(4, "max_sequence_idle_microseconds: 5000000");
     models[3].2 = accumulator(4, "max_sequence_idle_microseconds: 2000000");
-    let rig = Rig::with(&models, Clock::manual(), None);
+    let rig = EnsembleRig::with(&models, Clock::manual(), None);
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     rig.advance(Duration::from_millis(1999));
     assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [1; 3]);
@@ -318,7 +318,7 @@ fn a_sequence_expires_in_all_members_at_once_and_on_the_shortest_time_of_theirs(
 
 #[test]
 fn a_sequence_that_one_member_loses_is_over_in_all() {
-    let rig = Rig::both_ways(4);
+    let rig = EnsembleRig::both_ways(4);
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     assert!(rig.repository.drop_sequence("b", &Id::Int(1)).unwrap());
     assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [0; 3]);
@@ -327,7 +327,7 @@ fn a_sequence_that_one_member_loses_is_over_in_all() {
 
 #[test]
 fn a_cancelled_start_releases_its_slots_for_a_waiting_start() {
-    let rig = Rig::both_ways(1);
+    let rig = EnsembleRig::both_ways(1);
     assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
     let waiting = rig.repository.submit(request("ba", 2, 5, |s| s.start = true)).unwrap();
     let next = rig.repository.submit(request("ab", 3, 6, |s| s.start = true)).unwrap();
@@ -341,7 +341,7 @@ fn a_cancelled_start_releases_its_slots_for_a_waiting_start() {
 
 #[test]
 fn a_full_member_refuses_the_start_and_no_slot_stays_taken() {
-    let rig = Rig::both_ways(1);
+    let rig = EnsembleRig::both_ways(1);
     fs_err::write(rig.folder.path().join("b/sequor.toml"), "[backlog]\nmax = 0\n").unwrap();
     rig.repository.load(&rig.folder.path().join("b"));
     // A client of the member itself has the member's only slot.
@@ -363,7 +363,7 @@ fn a_member_is_unloaded_only_after_its_ensembles() {
         count.fetch_add(1, Ordering::SeqCst);
         gate.lock().recv().unwrap();
     });
-    let rig = Rig::with(&models, Clock::default(), Some(hook));
+    let rig = EnsembleRig::with(&models, Clock::default(), Some(hook));
     let pending = rig.repository.submit(request("ab", 1, 5, |s| (s.start, s.end) = (true, true))).unwrap();
     while running.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
@@ -378,7 +378,7 @@ fn a_member_is_unloaded_only_after_its_ensembles() {
 fn an_ensemble_without_sequences_answers_many_concurrent_requests() {
     let plain = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INPUT' data_type: TYPE_INT32 dims: 1 } \
                  output { name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 }";
-    let rig = Rig::new(&[
+    let rig = EnsembleRig::new(&[
         ("twice", "", ensemble("twice", &["p", "p"], "max_inflight_requests: 1")),
         ("p", "identity INT32", plain.to_owned()),
     ]);
@@ -416,7 +416,7 @@ fn ensemble_faults_are_reported_with_their_step() {
         ensemble("round", &["trip"], "").replace("'INPUT'", "'IN'").replace("'OUTPUT'", "'OUT'"),
     ));
     models.push(("trip", "", ensemble("trip", &["round"], "").replace("'INPUT'", "'IN'").replace("'OUTPUT'", "'OUT'")));
-    let rig = Rig::new(&models);
+    let rig = EnsembleRig::new(&models);
     let message: Vec<String> = ["absent", "two", "nested", "port", "typed", "shaped", "large"]
         .into_iter()
         .flat_map(|model| rig.faults(model))
@@ -430,7 +430,10 @@ fn ensemble_faults_are_reported_with_their_step() {
 
 #[test]
 fn an_ensemble_is_served_once_its_last_member_is() {
-    let rig = Rig::new(&[("ab", "", ensemble("ab", &["a", "b"], "")), ("a", "accumulate INT32", accumulator(4, LONG))]);
+    let rig = EnsembleRig::new(&[
+        ("ab", "", ensemble("ab", &["a", "b"], "")),
+        ("a", "accumulate INT32", accumulator(4, LONG)),
+    ]);
     assert!(
         rig.faults("ab")[0].ends_with("ensemble ab contains models that are not available: b"),
         "{:?}",

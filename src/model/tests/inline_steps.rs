@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::ensembles::{LONG, Rig, accumulator};
+use super::ensembles::{EnsembleRig, LONG, accumulator};
 use super::request;
 use crate::executor::{AfterTurn, ConnectionExecutor};
 use crate::model::*;
@@ -18,7 +18,7 @@ use crate::telemetry::StepPath;
 pub(super) const TRIES: i32 = 10_000;
 
 /// Sends a request as a connection's thread does. Returns whether it was answered on this thread, and the answer.
-pub(super) fn send_here(rig: &Rig, ask: InferRequest) -> (bool, InferAnswer) {
+pub(super) fn send_here(rig: &EnsembleRig, ask: InferRequest) -> (bool, InferAnswer) {
     let mut connection = ConnectionExecutor::default();
     connection.turn();
     let served = rig.repository.find(&ask.model, "").unwrap();
@@ -37,12 +37,12 @@ pub(super) fn send_here(rig: &Rig, ask: InferRequest) -> (bool, InferAnswer) {
 }
 
 /// Number of steps of each model that ran on a connection's thread.
-pub(super) fn inline_steps(rig: &Rig, models: &[&str]) -> Vec<u64> {
+pub(super) fn inline_steps(rig: &EnsembleRig, models: &[&str]) -> Vec<u64> {
     models.iter().map(|model| rig.metrics.model(model, 1).steps(StepPath::Inline)).collect()
 }
 
 /// Sends a sequence of one step, up to `tries` times. Returns whether one of them ran inline.
-fn runs_inline(rig: &Rig, tries: i32) -> bool {
+fn runs_inline(rig: &EnsembleRig, tries: i32) -> bool {
     let before = inline_steps(rig, &["sum"]);
     (0..tries).any(|n| {
         send_here(rig, request(1, n, |step| (step.start, step.end) = (true, true)));
@@ -59,7 +59,7 @@ fn no_step_runs_inline_for_two_seconds_after_a_step_of_two_milliseconds() {
             time.advance(Duration::from_millis(2));
         }
     });
-    let rig = Rig::with(&[("sum", "accumulate INT32", accumulator(4, LONG))], clock.clone(), Some(hook));
+    let rig = EnsembleRig::with(&[("sum", "accumulate INT32", accumulator(4, LONG))], clock.clone(), Some(hook));
     assert!(runs_inline(&rig, TRIES), "short steps run inline");
     is_slow.store(true, Ordering::Relaxed);
     send_here(&rig, request(1, 1, |step| (step.start, step.end) = (true, true)));
