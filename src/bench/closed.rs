@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::line::{Back, Sent, Transport};
+use super::line::{AnsweredRequest, Sent, Transport};
 use super::live::RunProgress;
 use super::script::RequestScript;
 use super::tally::SenderTally;
@@ -38,7 +38,7 @@ pub(super) async fn drive(
 }
 
 /// Counts an answer within the measured span. Returns whether the connection is lost.
-fn count(tally: &mut SenderTally, script: &mut RequestScript, back: Back, live: &RunProgress) -> bool {
+fn count(tally: &mut SenderTally, script: &mut RequestScript, back: AnsweredRequest, live: &RunProgress) -> bool {
     let counts = live.measuring();
     if counts {
         live.answered();

@@ -30,7 +30,7 @@ pub(super) struct Sent {
 
 /// An answered request.
 #[derive(Debug)]
-pub(super) struct Back {
+pub(super) struct AnsweredRequest {
     pub(super) sent: Sent,
     pub(super) at: Instant,
     pub(super) answer: Result<ModelInferResponse, CallFailure>,
@@ -66,11 +66,11 @@ pub(super) struct InFlightCall {
 }
 
 impl Future for InFlightCall {
-    type Output = Back;
+    type Output = AnsweredRequest;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Back> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AnsweredRequest> {
         let answer = std::task::ready!(self.call.as_mut().poll(cx));
-        Poll::Ready(Back { sent: self.sent, at: Instant::now(), answer })
+        Poll::Ready(AnsweredRequest { sent: self.sent, at: Instant::now(), answer })
     }
 }
 
@@ -130,7 +130,7 @@ impl Transport {
     }
 
     /// The next answered request; `None` if none is in flight. Cancel safe.
-    pub(super) async fn next(&mut self) -> Option<Back> {
+    pub(super) async fn next(&mut self) -> Option<AnsweredRequest> {
         let (open, flying, lost) = match self {
             Transport::Calls { flying, .. } => return flying.next().await,
             Transport::Stream { open, flying, lost, .. } => (open, flying, lost),
@@ -144,7 +144,7 @@ impl Transport {
                 if flying.is_empty() {
                     *lost = None;
                 }
-                return Some(Back { sent, at: Instant::now(), answer: Err(fault) });
+                return Some(AnsweredRequest { sent, at: Instant::now(), answer: Err(fault) });
             }
             match open.as_mut()?.answers.next().await {
                 Some(Ok(answer)) => {
@@ -170,7 +170,7 @@ fn begin(mut client: GrpcClient, key: Option<&ClientKey>) -> OpenStream {
 }
 
 /// Finds the request for this answer: by its mark, otherwise the oldest one.
-fn matched(flying: &mut VecDeque<Sent>, answer: ModelStreamInferResponse) -> Option<Back> {
+fn matched(flying: &mut VecDeque<Sent>, answer: ModelStreamInferResponse) -> Option<AnsweredRequest> {
     let at = Instant::now();
     let message = answer.infer_response.unwrap_or_default();
     let number = message.id.parse::<u64>().ok();
@@ -180,7 +180,7 @@ fn matched(flying: &mut VecDeque<Sent>, answer: ModelStreamInferResponse) -> Opt
         text if text.is_empty() => Ok(message),
         text => Err(CallFailure { code: "ERROR", text, broken: false }),
     };
-    Some(Back { sent, at, answer })
+    Some(AnsweredRequest { sent, at, answer })
 }
 
 fn fault(status: &Status) -> CallFailure {

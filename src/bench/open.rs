@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::line::{Back, Sent, Transport};
+use super::line::{AnsweredRequest, Sent, Transport};
 use super::live::RunProgress;
 use super::script::RequestScript;
 use super::tally::SenderTally;
@@ -68,8 +68,14 @@ fn step(
 }
 
 /// Counts an answer, if its request was due within the measured span.
-fn count(tally: &mut SenderTally, script: &mut RequestScript, back: Back, chunk: Duration, live: &RunProgress) {
-    let Back { sent, at, answer } = back;
+fn count(
+    tally: &mut SenderTally,
+    script: &mut RequestScript,
+    back: AnsweredRequest,
+    chunk: Duration,
+    live: &RunProgress,
+) {
+    let AnsweredRequest { sent, at, answer } = back;
     let counts = live.measures(sent.at);
     let took = at.saturating_duration_since(sent.at);
     if counts {

@@ -28,11 +28,11 @@ struct QueueState<G> {
     unused: usize,
     /// Number of guests that are free, in use or about to start.
     live: usize,
-    waiting: VecDeque<oneshot::Sender<Handed<G>>>,
+    waiting: VecDeque<oneshot::Sender<TurnGrant<G>>>,
 }
 
 /// What a waiting request is handed in its turn.
-enum Handed<G> {
+enum TurnGrant<G> {
     Guest(G),
     /// The right to start a guest.
     Start,
@@ -41,7 +41,7 @@ enum Handed<G> {
 /// A waiting request. If it is dropped after it was handed something, that goes to the next request.
 struct WaitingRequest<'a, G> {
     queue: &'a GuestQueue<G>,
-    handed: oneshot::Receiver<Handed<G>>,
+    handed: oneshot::Receiver<TurnGrant<G>>,
 }
 
 /// A guest for one call. If it is dropped without [`GuestTurn::give_back`], the guest ends and another one may take its place.
@@ -78,8 +78,8 @@ impl<G> GuestQueue<G> {
                 Err(request) => request.handed().await?,
             };
             match handed {
-                Handed::Guest(guest) => return Ok(GuestTurn { guest, place: TurnPlace::new(self) }),
-                Handed::Start => match self.started() {
+                TurnGrant::Guest(guest) => return Ok(GuestTurn { guest, place: TurnPlace::new(self) }),
+                TurnGrant::Start => match self.started() {
                     Ok(turn) => return Ok(turn),
                     Err(error) if error.fault == CallFault::Full => next = self.take_another().ok_or(error)?,
                     Err(error) => return Err(error),
@@ -99,15 +99,15 @@ impl<G> GuestQueue<G> {
     }
 
     /// Takes a free guest, or the right to start one. If there is neither, the error is a request at the end of the queue.
-    fn take(&self) -> Result<Handed<G>, WaitingRequest<'_, G>> {
+    fn take(&self) -> Result<TurnGrant<G>, WaitingRequest<'_, G>> {
         let mut state = self.state.lock();
         if state.waiting.is_empty() {
             if let Some(guest) = state.pop_free() {
-                return Ok(Handed::Guest(guest));
+                return Ok(TurnGrant::Guest(guest));
             }
             if state.live < self.size {
                 state.live += 1;
-                return Ok(Handed::Start);
+                return Ok(TurnGrant::Start);
             }
         }
         let (sender, handed) = oneshot::channel();
@@ -129,11 +129,11 @@ impl<G> GuestQueue<G> {
 
     /// Gives up the right to start a guest. Returns a free guest, or a request at the front of the queue. `None` if there is no guest at
     /// all.
-    fn take_another(&self) -> Option<Result<Handed<G>, WaitingRequest<'_, G>>> {
+    fn take_another(&self) -> Option<Result<TurnGrant<G>, WaitingRequest<'_, G>>> {
         let mut state = self.state.lock();
         state.live -= 1;
         if let Some(guest) = state.pop_free() {
-            return Some(Ok(Handed::Guest(guest)));
+            return Some(Ok(TurnGrant::Guest(guest)));
         }
         if state.live == 0 {
             // No guest is left to serve the waiting requests, so they fail.
@@ -156,10 +156,10 @@ impl<G> GuestQueue<G> {
                 return;
             };
             drop(state);
-            match next.send(Handed::Guest(guest)) {
+            match next.send(TurnGrant::Guest(guest)) {
                 Ok(()) => return self.offer_start(),
-                Err(Handed::Guest(back)) => guest = back,
-                Err(Handed::Start) => return,
+                Err(TurnGrant::Guest(back)) => guest = back,
+                Err(TurnGrant::Start) => return,
             }
         }
     }
@@ -191,7 +191,7 @@ impl<G> GuestQueue<G> {
             let Some(next) = state.waiting.pop_front() else { return };
             state.live += 1;
             drop(state);
-            if next.send(Handed::Start).is_ok() {
+            if next.send(TurnGrant::Start).is_ok() {
                 return;
             }
             self.state.lock().live -= 1;
@@ -208,7 +208,7 @@ impl<G> QueueState<G> {
 }
 
 impl<G> WaitingRequest<'_, G> {
-    async fn handed(mut self) -> Result<Handed<G>, CallError> {
+    async fn handed(mut self) -> Result<TurnGrant<G>, CallError> {
         // The sender was dropped: there is no guest to wait for.
         (&mut self.handed).await.map_err(|_| {
             let what = "the server has no room for an instance of the plug-in now".to_owned();
@@ -221,8 +221,8 @@ impl<G> Drop for WaitingRequest<'_, G> {
     fn drop(&mut self) {
         self.handed.close();
         match self.handed.try_recv() {
-            Ok(Handed::Guest(guest)) => self.queue.hand_on(guest),
-            Ok(Handed::Start) => self.queue.leave(),
+            Ok(TurnGrant::Guest(guest)) => self.queue.hand_on(guest),
+            Ok(TurnGrant::Start) => self.queue.leave(),
             Err(_) => {}
         }
     }

@@ -7,4 +7,4 @@
 mod recorder;
 pub mod trace;
 
-pub use recorder::{Recorder, Through};
+pub use recorder::{FinishedRequest, Recorder};

@@ -40,7 +40,7 @@ struct RecorderState {
 
 /// A finished request. Times are in microseconds.
 #[derive(Debug, Clone)]
-pub struct Through {
+pub struct FinishedRequest {
     pub arrived_us: u64,
     pub model: Arc<str>,
     pub version: u64,
@@ -59,7 +59,7 @@ pub struct Through {
 #[derive(Debug)]
 enum RecorderMessage {
     Load(Load<'static>),
-    Request(Option<Hash>, Through),
+    Request(Option<Hash>, FinishedRequest),
 }
 
 impl Recorder {
@@ -91,7 +91,7 @@ impl Recorder {
     }
 
     /// Records a finished request.
-    pub fn request(&self, id: &Id, through: Through) {
+    pub fn request(&self, id: &Id, through: FinishedRequest) {
         let hash = match id {
             Id::None => None,
             id => Some(Hash(self.0.key.hash_one(id))),
@@ -240,8 +240,8 @@ fn aside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn line(seq: Option<Hash>, through: &Through) -> RecordedRequest<'_> {
-    let Through {
+fn line(seq: Option<Hash>, through: &FinishedRequest) -> RecordedRequest<'_> {
+    let FinishedRequest {
         arrived_us,
         model,
         version,
@@ -280,8 +280,8 @@ mod tests {
     use super::*;
     use crate::recording::trace::{TraceLine, read};
 
-    fn through(n: u64) -> Through {
-        Through {
+    fn through(n: u64) -> FinishedRequest {
+        FinishedRequest {
             arrived_us: n,
             model: "m".into(),
             version: 1,

@@ -104,7 +104,7 @@ pub struct Wrong<'a> {
 
 /// The outcome of asking again.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Again {
+pub enum ReplayOutcome {
     /// The guest refused its configuration.
     Unconfigured(String),
     /// The guest gave no answer.
@@ -158,11 +158,11 @@ impl RoundFile {
     }
 
     /// Asks a newly started guest the question. It has none of the events that the first one observed.
-    pub fn ask(&self, guest: &mut dyn Guest) -> Again {
+    pub fn ask(&self, guest: &mut dyn Guest) -> ReplayOutcome {
         match guest.configure(&self.config, &self.model.facts()) {
             Ok(Ok(())) => {}
-            Ok(Err(what)) => return Again::Unconfigured(what),
-            Err(error) => return Again::Failed(error),
+            Ok(Err(what)) => return ReplayOutcome::Unconfigured(what),
+            Err(error) => return ReplayOutcome::Failed(error),
         }
         let mut round = self.question.round();
         let answer = match &round.asked {
@@ -178,12 +178,12 @@ impl RoundFile {
         };
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return Again::Failed(error),
+            Err(error) => return ReplayOutcome::Failed(error),
         };
         let verdict = round
             .check(&answer)
             .map_err(|fault| Strike { fault, what: invalid_answer::sentence(&round, &answer, fault) });
-        Again::Answered(Answer::of(&answer, &round).unwrap_or(Answer::Default), verdict)
+        ReplayOutcome::Answered(Answer::of(&answer, &round).unwrap_or(Answer::Default), verdict)
     }
 }
 
@@ -369,14 +369,14 @@ mod tests {
             file(&round(3, standing), None).ask(&mut instance)
         };
         // The guest fires all three, and the third has another shape.
-        let Again::Answered(answer, verdict) = put(&wat_fixture::SchedulerWat::default(), 3) else { panic!() };
+        let ReplayOutcome::Answered(answer, verdict) = put(&wat_fixture::SchedulerWat::default(), 3) else { panic!() };
         assert_eq!(answer, Answer::Fire { fire: vec![0, 1, 2], reject: vec![] });
         let error = verdict.unwrap_err();
         assert_eq!((error.fault, error.what.contains("shape")), (PolicyFault::Shapes, true));
         let fell = put(&wat_fixture::SchedulerWat { plan: "unreachable", ..wat_fixture::SchedulerWat::default() }, 3);
-        assert!(matches!(fell, Again::Failed(CallError { fault: CallFault::Trap, .. })), "{fell:?}");
+        assert!(matches!(fell, ReplayOutcome::Failed(CallError { fault: CallFault::Trap, .. })), "{fell:?}");
         let refuses = "(i32.store8 (i32.const 1024) (i32.const 1)) (i32.const 1024)";
         let refuses = put(&wat_fixture::SchedulerWat { configure: refuses, ..wat_fixture::SchedulerWat::default() }, 3);
-        assert_eq!(refuses, Again::Unconfigured(String::new()));
+        assert_eq!(refuses, ReplayOutcome::Unconfigured(String::new()));
     }
 }

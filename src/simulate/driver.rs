@@ -60,7 +60,7 @@ struct SimLoop<'a, 'p> {
     open: Slab<Req, u32>,
     agenda: BinaryHeap<Reverse<(Time, u64, SimEvent)>>,
     serial: u64,
-    pullers: Vec<Puller>,
+    instances: Vec<SimInstance>,
     /// The policy is busy until this time: one round at a time.
     lane: Time,
     consult: bool,
@@ -86,15 +86,15 @@ enum SimEvent {
 
 /// The state of an instance.
 #[derive(Debug, Default)]
-struct Puller {
-    doing: Doing,
+struct SimInstance {
+    activity: InstanceActivity,
     naps: u32,
     /// Whether it pulls at the end of this moment.
     awake: bool,
 }
 
 #[derive(Debug, Default)]
-enum Doing {
+enum InstanceActivity {
     #[default]
     Nothing,
     Running(Batch),
@@ -116,7 +116,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             open: Slab::new(),
             agenda: BinaryHeap::new(),
             serial: 0,
-            pullers: (0..instances).map(|_| Puller { awake: true, ..Puller::default() }).collect(),
+            instances: (0..instances).map(|_| SimInstance { awake: true, ..SimInstance::default() }).collect(),
             lane: Time::ZERO,
             consult: false,
             consulted: None,
@@ -175,13 +175,13 @@ impl<'a, 'p> SimLoop<'a, 'p> {
     fn do_task(&mut self, task: SimEvent) {
         match task {
             SimEvent::Ran(n) => {
-                let Doing::Running(batch) = self.take_doing(n) else { return };
+                let InstanceActivity::Running(batch) = self.take_activity(n) else { return };
                 let rows = batch.real().map(|_| RowEnd::Done { state_shape: 0, state_bytes: 0 }).collect();
                 self.apply(Event::Ran { batch: batch.id, rows });
                 self.wake(n);
             }
             SimEvent::Answered(n) => {
-                let Doing::Asking(round, answer) = self.take_doing(n) else { return };
+                let InstanceActivity::Asking(round, answer) = self.take_activity(n) else { return };
                 let next = self.core.answer(self.now, round, answer, &mut self.out);
                 self.apply_effects();
                 self.follow(n, next);
@@ -192,7 +192,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
                 self.apply_effects();
             }
             SimEvent::Look(n, naps) => {
-                if self.pullers.get(usize::from(n)).is_some_and(|puller| puller.naps == naps) {
+                if self.instances.get(usize::from(n)).is_some_and(|instance| instance.naps == naps) {
                     self.wake(n);
                 }
             }
@@ -284,27 +284,31 @@ impl<'a, 'p> SimLoop<'a, 'p> {
     // === instances ===
 
     fn wake(&mut self, n: u16) {
-        if let Some(puller) = self.pullers.get_mut(usize::from(n)) {
-            puller.awake = true;
-            puller.naps = puller.naps.wrapping_add(1);
+        if let Some(instance) = self.instances.get_mut(usize::from(n)) {
+            instance.awake = true;
+            instance.naps = instance.naps.wrapping_add(1);
         }
     }
 
-    fn take_doing(&mut self, n: u16) -> Doing {
-        self.pullers.get_mut(usize::from(n)).map(|puller| std::mem::take(&mut puller.doing)).unwrap_or_default()
+    fn take_activity(&mut self, n: u16) -> InstanceActivity {
+        self.instances
+            .get_mut(usize::from(n))
+            .map(|instance| std::mem::take(&mut instance.activity))
+            .unwrap_or_default()
     }
 
-    fn set_doing(&mut self, n: u16, doing: Doing) {
-        if let Some(puller) = self.pullers.get_mut(usize::from(n)) {
-            puller.doing = doing;
+    fn set_activity(&mut self, n: u16, activity: InstanceActivity) {
+        if let Some(instance) = self.instances.get_mut(usize::from(n)) {
+            instance.activity = activity;
         }
     }
 
     /// Lets every instance that is awake and free take its next step, until there is none.
     fn pull_all(&mut self) {
         loop {
-            let free = |puller: &Puller| puller.awake && matches!(puller.doing, Doing::Nothing);
-            let Some(n) = self.pullers.iter().position(free).and_then(|n| u16::try_from(n).ok()) else { break };
+            let free =
+                |instance: &SimInstance| instance.awake && matches!(instance.activity, InstanceActivity::Nothing);
+            let Some(n) = self.instances.iter().position(free).and_then(|n| u16::try_from(n).ok()) else { break };
             self.pull(n);
             self.ask_admission();
         }
@@ -312,8 +316,8 @@ impl<'a, 'p> SimLoop<'a, 'p> {
     }
 
     fn pull(&mut self, n: u16) {
-        if let Some(puller) = self.pullers.get_mut(usize::from(n)) {
-            puller.awake = false;
+        if let Some(instance) = self.instances.get_mut(usize::from(n)) {
+            instance.awake = false;
         }
         let next = self.core.next(self.now, Instance { load: LOAD, n }, &mut self.out);
         self.apply_effects();
@@ -327,7 +331,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             Next::Tidy(_) => self.wake(n),
             Next::Ask(round) => self.ask(n, round),
             Next::Sleep(Some(until)) => {
-                let naps = self.pullers.get(usize::from(n)).map_or(0, |puller| puller.naps);
+                let naps = self.instances.get(usize::from(n)).map_or(0, |instance| instance.naps);
                 self.schedule_at(until, SimEvent::Look(n, naps));
             }
             Next::Sleep(None) | Next::Gone => {}
@@ -344,7 +348,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         }
         let time = self.setup.costs.run(batch.rows.len(), self.now, &mut self.random);
         self.tally.batch(real, batch.rows.len(), time);
-        self.set_doing(n, Doing::Running(batch));
+        self.set_activity(n, InstanceActivity::Running(batch));
         self.schedule(time, SimEvent::Ran(n));
     }
 
@@ -356,7 +360,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         policy.observe(&round.news);
         let answer = PolicyAnswer::Plan(policy.plan(&round.see, &mut round.picks));
         let until = self.decision_end(round.see.len);
-        self.set_doing(n, Doing::Asking(round, answer));
+        self.set_activity(n, InstanceActivity::Asking(round, answer));
         self.schedule_at(until, SimEvent::Answered(n));
     }
 

@@ -195,12 +195,12 @@ pub(super) async fn capture(
 /// The source of a component that is not in the body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Elsewhere {
+pub(super) struct ComponentQuery {
     from: Option<String>,
 }
 
 fn source(
-    from: Result<Query<Elsewhere>, QueryRejection>,
+    from: Result<Query<ComponentQuery>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<ComponentSource, Status> {
     match query(from)?.from {
@@ -231,7 +231,7 @@ pub(super) async fn load(
     State(admin): State<Admin>,
     CallerOf(caller): CallerOf,
     Path(name): NamePath,
-    from: Result<Query<Elsewhere>, QueryRejection>,
+    from: Result<Query<ComponentQuery>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> JsonResult<Summary> {
     Ok(Json(admin.load(&caller, name, source(from, body)?).await?))
@@ -241,7 +241,7 @@ pub(super) async fn replace(
     State(admin): State<Admin>,
     CallerOf(caller): CallerOf,
     Path(name): NamePath,
-    from: Result<Query<Elsewhere>, QueryRejection>,
+    from: Result<Query<ComponentQuery>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> JsonResult<Summary> {
     Ok(Json(admin.replace(&caller, name, source(from, body)?).await?))
@@ -334,7 +334,7 @@ pub(super) async fn unload(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct More {
+pub(super) struct LogQuery {
     #[serde(default)]
     after: u64,
     /// Maximum time to wait for a line if there is none yet, for example `20s`.
@@ -344,9 +344,9 @@ pub(super) struct More {
 pub(super) async fn logs(
     State(admin): State<Admin>,
     Path(name): NamePath,
-    more: Result<Query<More>, QueryRejection>,
+    more: Result<Query<LogQuery>, QueryRejection>,
 ) -> JsonResult<Vec<LogLine>> {
-    let More { after, wait } = query(more)?;
+    let LogQuery { after, wait } = query(more)?;
     let wait = wait.map_or(Duration::ZERO, |Span(span)| span.min(LONGEST_WAIT));
     Ok(Json(admin.logs(&name, after, wait).await?))
 }

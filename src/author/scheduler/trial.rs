@@ -74,7 +74,7 @@ impl SchedulerTrial {
         };
         let began = Instant::now();
         let mut guest =
-            self.component.start(Arc::new(Aside), self.options.limits).map_err(|e| wrong("start", &e.what))?;
+            self.component.start(Arc::new(SilentServices), self.options.limits).map_err(|e| wrong("start", &e.what))?;
         let configured = guest.configure(&self.options.config, &self.facts).map_err(|e| wrong("configure", &e.what))?;
         configured.map_err(|what| wrong("configure", &what))?;
         let count = u8::try_from(self.facts.keys.len()).unwrap_or(4);
@@ -215,9 +215,9 @@ fn wrong_with(known: &Columns, decision: Decision, picks: &Picks) -> Option<Stri
 
 /// Host functions for a component on trial: they discard its log, and every key has a text.
 #[derive(Debug)]
-struct Aside;
+struct SilentServices;
 
-impl Services for Aside {
+impl Services for SilentServices {
     fn log(&self, _: u32, _: &str) {}
 
     fn metric_add(&self, _: &CounterName, _: f64) {}

@@ -9,7 +9,7 @@ use super::files::file_name;
 use crate::cli::plugin_host::cache;
 use crate::scheduling::guest::Source as _;
 use crate::scheduling::guest::Strike;
-use crate::scheduling::round_file::{Again, Answer, Question, Rejected, RoundFile};
+use crate::scheduling::round_file::{Answer, Question, Rejected, ReplayOutcome, RoundFile};
 use crate::scheduling::{SchedulerComponent, word};
 use sequor_wasm::counter::CounterName;
 use sequor_wasm::engine::{Engine, Mode};
@@ -26,15 +26,16 @@ pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
     let round = RoundFile::read(&text).map_err(in_file)?;
     let component = component(Path::new(policy))?;
     print!("{}", before(&round, &component));
-    let mut guest = component.guest(Arc::new(Aloud), round.limits()).map_err(|error| Failed::Failed(error.what))?;
+    let mut guest =
+        component.guest(Arc::new(PrintingServices), round.limits()).map_err(|error| Failed::Failed(error.what))?;
     match round.ask(&mut guest) {
-        Again::Unconfigured(what) => Err(Failed::Failed(format!("it does not take its configuration: {what}"))),
-        Again::Failed(error) => Err(still(&error.into())),
-        Again::Answered(answer, Err(strike)) => {
+        ReplayOutcome::Unconfigured(what) => Err(Failed::Failed(format!("it does not take its configuration: {what}"))),
+        ReplayOutcome::Failed(error) => Err(still(&error.into())),
+        ReplayOutcome::Answered(answer, Err(strike)) => {
             println!("now   {}", sentence(&answer, &round.question));
             Err(still(&strike))
         }
-        Again::Answered(answer, Ok(())) => {
+        ReplayOutcome::Answered(answer, Ok(())) => {
             println!("now   {}; the core takes it", sentence(&answer, &round.question));
             Ok(())
         }
@@ -108,9 +109,9 @@ fn listed(indices: &[u32]) -> String {
 
 /// Prints the guest's log, which is the reason to replay a question.
 #[derive(Debug)]
-struct Aloud;
+struct PrintingServices;
 
-impl Services for Aloud {
+impl Services for PrintingServices {
     fn log(&self, level: u32, message: &str) {
         let level = ["error", "warn", "info"].get(usize::try_from(level).unwrap_or(usize::MAX)).unwrap_or(&"debug");
         println!("log   {level}: {message}");

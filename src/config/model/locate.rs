@@ -11,7 +11,7 @@ use crate::config::place::Place;
 pub struct Places(HashMap<String, Place>);
 
 /// The context of the current token.
-enum Around {
+enum TokenContext {
     /// A message: its path with a dot at the end, and the number of occurrences of each of its fields.
     Message { path: String, seen: HashMap<String, usize> },
     /// A list, with the name of its field.
@@ -21,7 +21,7 @@ enum Around {
 impl Places {
     /// The places in a text. If the text does not parse, the places that can be found.
     pub fn parse(text: &str) -> Places {
-        let mut walk = Walk { text, stack: vec![Around::message(String::new())], found: HashMap::new() };
+        let mut walk = Walk { text, stack: vec![TokenContext::message(String::new())], found: HashMap::new() };
         let mut field: Option<(&str, usize, bool)> = None;
         for (token, start, _) in tokens(text) {
             field = walk.step(token, start, field);
@@ -64,15 +64,15 @@ fn indexed(path: &str) -> String {
     path.split('.').map(part).collect::<Vec<_>>().join(".")
 }
 
-impl Around {
-    fn message(path: String) -> Around {
-        Around::Message { path, seen: HashMap::new() }
+impl TokenContext {
+    fn message(path: String) -> TokenContext {
+        TokenContext::Message { path, seen: HashMap::new() }
     }
 }
 
 struct Walk<'a> {
     text: &'a str,
-    stack: Vec<Around>,
+    stack: Vec<TokenContext>,
     found: HashMap<String, Place>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Walk<'a> {
         field: Option<(&'a str, usize, bool)>,
     ) -> Option<(&'a str, usize, bool)> {
         let list = match self.stack.last() {
-            Some(Around::List { name }) => Some(name.clone()),
+            Some(TokenContext::List { name }) => Some(name.clone()),
             _ => None,
         };
         match (token, list, field) {
@@ -97,7 +97,9 @@ impl<'a> Walk<'a> {
                 self.record(&name, at);
             }
             (Token::Mark(b'{' | b'<'), None, Some((name, at, _))) => self.open(name, at),
-            (Token::Mark(b'['), None, Some((name, ..))) => self.stack.push(Around::List { name: name.to_owned() }),
+            (Token::Mark(b'['), None, Some((name, ..))) => {
+                self.stack.push(TokenContext::List { name: name.to_owned() });
+            }
             (Token::Mark(b'}' | b'>'), None, _) if self.stack.len() > 1 => {
                 self.stack.pop();
             }
@@ -117,7 +119,7 @@ impl<'a> Walk<'a> {
 
     fn open(&mut self, name: &str, at: usize) {
         let path = self.record(name, at);
-        self.stack.push(Around::message(format!("{path}.")));
+        self.stack.push(TokenContext::message(format!("{path}.")));
     }
 
     /// Records the place of a map's entry whose key is the text at this offset.
@@ -134,7 +136,7 @@ impl<'a> Walk<'a> {
     /// Records one more value of the field in the innermost message, and returns its path.
     fn record(&mut self, name: &str, at: usize) -> String {
         for around in self.stack.iter_mut().rev() {
-            if let Around::Message { path, seen } = around {
+            if let TokenContext::Message { path, seen } = around {
                 let n = seen.entry(name.to_owned()).or_insert(0);
                 let key = format!("{path}{name}[{n}]");
                 *n += 1;

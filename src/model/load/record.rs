@@ -6,7 +6,7 @@ use std::time::Duration;
 use sequor_core::{Expiry, LoadSpec, RequestMeta, Strategy, Time};
 
 use crate::model::request::InferRequest;
-use crate::recording::{Through, trace};
+use crate::recording::{FinishedRequest, trace};
 
 use super::core_spec::strategy_name;
 use super::loaded::LoadedModel;
@@ -44,9 +44,9 @@ impl RequestFacts {
         arrived: Time,
         (queue, run): (Duration, Duration),
         outcome: &'static str,
-    ) -> Through {
+    ) -> FinishedRequest {
         let RequestFacts { start, end, bytes, shape, priority, timeout, batch } = *self;
-        Through {
+        FinishedRequest {
             arrived_us: micros(arrived - Time::ZERO),
             model: load.settings.name.as_str().into(),
             version: load.version,

@@ -44,7 +44,7 @@ impl Alarm for Alarms {
 
 /// The core behind a lock, as in the server.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct SharedCore {
     clock: Arc<Ticker>,
     pub(super) core: Mutex<Core>,
     /// Changed under the core's lock.
@@ -52,7 +52,7 @@ pub(super) struct Desk {
     effects: Mutex<Vec<Effect>>,
 }
 
-impl Desk {
+impl SharedCore {
     fn apply(&self, event: Event) {
         let mut out = Vec::new();
         self.core.lock().apply(self.clock.now(), event, &mut out);
@@ -60,7 +60,7 @@ impl Desk {
     }
 }
 
-impl SchedulerHost<Decider> for Desk {
+impl SchedulerHost<Decider> for SharedCore {
     fn change(&self, load: LoadId, change: &mut dyn FnMut(&mut LoadPolicy<Decider>)) {
         let mut out = Vec::new();
         let mut core = self.core.lock();
@@ -95,7 +95,7 @@ impl SchedulerHost<Decider> for Desk {
 /// A binding with everything around it.
 pub(super) struct Rig {
     pub(super) metrics: Metrics,
-    pub(super) desk: Arc<Desk>,
+    pub(super) desk: Arc<SharedCore>,
     pub(super) clock: Arc<Ticker>,
     pub(super) alarms: Arc<Alarms>,
     pub(super) binding: Arc<SchedulerBinding>,
@@ -134,7 +134,7 @@ impl Rig {
         change: impl FnOnce(&mut BindingOptions),
     ) -> Rig {
         let (clock, alarms) = (Arc::<Ticker>::default(), Arc::<Alarms>::default());
-        let desk = Arc::new(Desk { clock: Arc::clone(&clock), ..Desk::default() });
+        let desk = Arc::new(SharedCore { clock: Arc::clone(&clock), ..SharedCore::default() });
         desk.apply(Event::Loaded(LOAD, spec(8, 4)));
         let shared = BindingServices {
             clock: clock.clone(),

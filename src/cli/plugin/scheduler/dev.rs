@@ -17,7 +17,7 @@ use crate::scheduling::report::Summary;
 /// Runs the session of a scheduler that decides for a model.
 pub(super) fn scheduler(folder: &Path, matches: &ArgMatches) -> Result<(), Failed> {
     let model = matches.get_one::<String>("model").cloned().unwrap_or_default();
-    let mut trying = Trying {
+    let mut trying = DevPlugin {
         client: Client::from_matches(matches)?,
         name: format!("{}-dev", first_name(folder)?),
         model,
@@ -33,7 +33,7 @@ pub(super) fn scheduler(folder: &Path, matches: &ArgMatches) -> Result<(), Faile
 }
 
 /// Builds, and lets the result decide.
-fn round(folder: &Path, trying: &mut Trying) -> Result<String, Failed> {
+fn round(folder: &Path, trying: &mut DevPlugin) -> Result<String, Failed> {
     let began = Instant::now();
     let scratch = tempfile::tempdir().map_err(|e| Failed::Failed(e.to_string()))?;
     let built = build(folder, scratch.path())?;
@@ -52,12 +52,12 @@ fn round(folder: &Path, trying: &mut Trying) -> Result<String, Failed> {
 }
 
 /// The plug-in on the server during its author's session. It has its own name, so that it replaces no other plug-in.
-struct Trying {
+struct DevPlugin {
     client: Client,
     name: String,
     model: String,
     config: String,
-    before: Option<Before>,
+    before: Option<PreviousScheduler>,
     /// Whether the server has the plug-in, even if it does not decide yet.
     is_there: bool,
     serves: bool,
@@ -65,7 +65,7 @@ struct Trying {
 }
 
 /// The plug-in that decided or was a shadow before, and its options.
-struct Before {
+struct PreviousScheduler {
     name: String,
     config: String,
     shadow: bool,
@@ -73,9 +73,9 @@ struct Before {
     time: Option<Span>,
 }
 
-impl Trying {
+impl DevPlugin {
     /// The plug-in that decides for the model now, or is its shadow.
-    fn decider(&self) -> Result<Option<Before>, Failed> {
+    fn decider(&self) -> Result<Option<PreviousScheduler>, Failed> {
         let plugins = self.client.get("/admin/plugins")?;
         let plugins: Vec<Summary> = serde_json::from_value(plugins).map_err(|e| Failed::Failed(e.to_string()))?;
         let of = |plugin: &Summary| {
@@ -83,7 +83,7 @@ impl Trying {
             // Only a shadow has this comparison, in every state.
             let shadow = at.differs.is_some();
             let time = (at.time_us > 0).then(|| Span(Duration::from_micros(at.time_us)));
-            Some(Before { name: plugin.name.clone(), config: at.config.clone(), shadow, time })
+            Some(PreviousScheduler { name: plugin.name.clone(), config: at.config.clone(), shadow, time })
         };
         Ok(plugins.iter().filter(|plugin| plugin.name != self.name).find_map(of))
     }
@@ -116,7 +116,7 @@ impl Trying {
             return if self.is_there { self.forget() } else { Ok(()) };
         }
         let who = match &self.before {
-            Some(Before { name, config, shadow, time }) => {
+            Some(PreviousScheduler { name, config, shadow, time }) => {
                 let config =
                     serde_json::from_str::<serde_json::Value>(if config.is_empty() { "{}" } else { config }).ok();
                 let time = time.map(|time| time.to_string());
@@ -133,7 +133,7 @@ impl Trying {
         let name = self.before.as_ref().map(|before| before.name.as_str());
         match (self.as_json, &self.before) {
             (true, _) => println!("{}", json!({ "plugin": name, "model": self.model })),
-            (false, Some(Before { shadow: true, .. })) => println!("{who} watches {} again", self.model),
+            (false, Some(PreviousScheduler { shadow: true, .. })) => println!("{who} watches {} again", self.model),
             (false, _) => println!("{who} decides for {} again", self.model),
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::state::tier::{HandoverState, Released, TierChange, TierKey};
 use super::restart;
 
 /// The state of an id in the table when it is given up.
-enum AtHome {
+enum LocalSequence {
     /// It cannot leave now.
     Busy,
     /// It is idle and has a state in its slot.
@@ -41,18 +41,18 @@ pub(in crate::model) fn hand_over(model: &Arc<ModelScheduler>, id: &Id) -> Hando
         HandoverGate::Busy => return HandoverState::Busy,
         HandoverGate::Closed { asked } => asked,
     };
-    match at_home(model, id) {
-        AtHome::Busy => {}
-        AtHome::Idle(view) if !asked => {
+    match local_sequence(model, id) {
+        LocalSequence::Busy => {}
+        LocalSequence::Idle(view) if !asked => {
             // Set before the instance is asked, because the reply may arrive at once.
             gate.set_asked(id, true);
             if !ask_to_leave(model, &gate, id, &view) {
                 gate.set_asked(id, false);
             }
         }
-        AtHome::Idle(_) => {}
-        AtHome::Unrun(seq, step, file) => drop(restart::leave(model, seq, Leaving::Spill, step, file)),
-        AtHome::Free(change, kept) => {
+        LocalSequence::Idle(_) => {}
+        LocalSequence::Unrun(seq, step, file) => drop(restart::leave(model, seq, Leaving::Spill, step, file)),
+        LocalSequence::Free(change, kept) => {
             release(model, &gate, vec![(id.clone(), change, kept)]);
             return HandoverState::Done;
         }
@@ -61,33 +61,33 @@ pub(in crate::model) fn hand_over(model: &Arc<ModelScheduler>, id: &Id) -> Hando
 }
 
 /// Looks up the state of this id in the table. A stored sequence is taken out of the table, because it is released next.
-fn at_home(model: &ModelScheduler, id: &Id) -> AtHome {
+fn local_sequence(model: &ModelScheduler, id: &Id) -> LocalSequence {
     let now = model.now();
     let mut table = model.table.lock();
     if table.stopping || table.is_between(id) || table.has_import(id) {
-        return AtHome::Busy;
+        return LocalSequence::Busy;
     }
     if let Some(seq) = table.core.find(id, None) {
         let Some(view) = table.core.view_of(seq).filter(|view| can_leave(view) && !table.is_held(seq)) else {
-            return AtHome::Busy;
+            return LocalSequence::Busy;
         };
         if table.core.state_of(seq).is_some() {
-            return AtHome::Idle(view);
+            return LocalSequence::Idle(view);
         }
         return match sealing::unrun_file(&table, &model.name, &view) {
-            Some(Ok(file)) => AtHome::Unrun(seq, view.step, file),
-            Some(Err(_)) | None => AtHome::Busy,
+            Some(Ok(file)) => LocalSequence::Unrun(seq, view.step, file),
+            Some(Err(_)) | None => LocalSequence::Busy,
         };
     }
     match table.kept.get(id) {
-        Some(kept) if kept.unwritten.is_some() => AtHome::Busy,
+        Some(kept) if kept.unwritten.is_some() => LocalSequence::Busy,
         Some(_) => {
             let kept = table.kept.remove(id);
             let idle_left = kept.as_ref().filter(|kept| kept.until != Time::NEVER).map(|kept| kept.until - now);
             let left = Released::Waiting { idle_left };
-            AtHome::Free(TierChange::Release { key: TierKey::new(&model.name, id), left }, kept)
+            LocalSequence::Free(TierChange::Release { key: TierKey::new(&model.name, id), left }, kept)
         }
-        None => AtHome::Free(unused(&table, &model.name, id), None),
+        None => LocalSequence::Free(unused(&table, &model.name, id), None),
     }
 }
 
