@@ -120,7 +120,7 @@ by-value = "16KiB"
     }
 
     #[test]
-    fn a_file_says_what_is_wanted() {
+    fn the_fields_of_a_manifest_are_parsed() {
         let manifest = read(PCM).unwrap();
         assert_eq!((manifest.pre, manifest.post, manifest.scratch, manifest.by_value), (true, false, 4096, 16384));
         assert!(manifest.sees("AUDIO") && !manifest.sees("speech"));

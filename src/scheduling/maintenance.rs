@@ -66,7 +66,7 @@ mod interleavings {
     const ALARMS: u32 = 3;
 
     /// Two threads leave work and raise the alarm. The maintenance thread sees all work, and then ends.
-    fn all_alarms_are_heard() {
+    fn no_alarm_is_lost() {
         let (left, seen) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let maintenance = Arc::new(Maintenance::default());
         let (work, done) = (Arc::clone(&left), Arc::clone(&seen));
@@ -94,7 +94,7 @@ mod interleavings {
     fn try_all(scheduler: impl Scheduler + 'static) {
         let mut config = Config::new();
         config.max_steps = MaxSteps::FailAfter(20_000);
-        println!("{} schedules", Runner::new(scheduler, config).run(all_alarms_are_heard));
+        println!("{} schedules", Runner::new(scheduler, config).run(no_alarm_is_lost));
     }
 
     #[test]

@@ -180,7 +180,7 @@ default = 4
     }
 
     #[test]
-    fn a_file_says_what_is_wanted() {
+    fn the_fields_of_a_manifest_are_parsed() {
         let declared = read(FAIR).unwrap();
         let hooks = Hooks { plan: true, observe: true, columns: columns::ARRIVAL | columns::KEYS, ..Hooks::default() };
         let manifest = Manifest {

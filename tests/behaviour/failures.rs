@@ -239,7 +239,7 @@ fn an_end_without_inputs_is_accepted_only_if_the_model_allows_it() {
 }
 
 #[test]
-fn a_step_older_than_its_timeout_is_refused_only_where_the_model_says_so() {
+fn a_step_older_than_its_timeout_is_refused_only_if_the_model_sets_it() {
     let timeout = std::time::Duration::from_millis(20);
     for (toml, lives_on) in [("", true), ("[queue]\nexpire = \"reject\"\n", false)] {
         let config = sum("TYPE_INT32", "oldest { max_candidate_sequences: 4 }", "");

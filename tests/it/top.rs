@@ -134,7 +134,7 @@ fn a_terminal_is_redrawn_until_q_and_then_restored() {
 }
 
 #[test]
-fn a_terminal_says_that_the_server_is_away_and_stays() {
+fn a_terminal_reports_an_absent_server_and_stays() {
     let server = Call::serve(models()).arguments(["--model-control-mode=explicit"]).start();
     let (mut ours, theirs) = terminal();
     let stdio = || Stdio::from(theirs.try_clone().unwrap());

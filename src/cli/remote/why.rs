@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_outside_the_slots_says_where_its_state_comes_from() {
+    fn a_sequence_outside_the_slots_shows_where_its_state_comes_from() {
         for (origin, place) in [
             ("store", "stored by version 2"),
             ("operator", "has a state from an operator, of version 2"),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_sequence_says_why_the_server_may_not_know_it() {
+    fn an_unknown_sequence_is_explained() {
         insta::assert_snapshot!(rendered(&json!({
             "model": "encoder", "place": "unknown", "policy": "oldest", "sequence": { "state": "unknown", "step": 0 },
             "refused": [{ "ago_seconds": 0.5, "reason": "bad_input" }]

@@ -132,7 +132,7 @@ fn tls_is_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_wrong_file_is_told_at_its_line() {
+fn a_fault_of_the_file_is_reported_at_its_line() {
     let fault = |file: &str| settings(file, &[], &[]).unwrap_err().join("\n");
     assert_eq!(
         fault("[limits]\nstate = \"24GB\""),

@@ -56,7 +56,7 @@ fn changing_a_flow_leaves_the_others_as_they_are() {
 }
 
 #[test]
-fn a_wrong_file_is_told_at_its_line() {
+fn a_fault_of_the_file_is_reported_at_its_line() {
     let fault = |text: &str| WorkloadFile::read(Path::new("x.toml"), text).unwrap_err().to_string();
     assert!(fault("[[poisson]]\nrate = \"2000\"\n").starts_with("x.toml:2:8: \"2000\" is not a rate"));
     assert!(fault("[[poisson]]\nrate = \"1/s\"\nburst = 3\n").starts_with("x.toml:3:1: unknown field `burst`"));

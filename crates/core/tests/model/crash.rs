@@ -293,7 +293,7 @@ impl World {
     }
 
     /// Acts on an effect as the driver of such a load does.
-    pub fn disk_hears(&mut self, effect: &Effect, begins_anew: bool) -> Checked {
+    pub fn apply_to_disk(&mut self, effect: &Effect, begins_anew: bool) -> Checked {
         let is_lent = |world: &World, req: Req| world.prepares.iter().any(|(of, _)| *of == req);
         match effect {
             Effect::Refuse { req, ended, .. } => {

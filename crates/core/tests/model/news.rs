@@ -115,7 +115,7 @@ impl World {
     }
 
     /// After many events the policy gets them without a question.
-    pub fn told_at_last(&mut self) -> Checked {
+    pub fn reported_at_last(&mut self) -> Checked {
         for load in std::mem::take(&mut self.tells) {
             let (first, news, lost) = self.core.observed(load);
             hold!(news.len() >= 1000, "a policy gets what happened", "{} are not many", news.len());

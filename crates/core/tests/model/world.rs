@@ -221,7 +221,7 @@ impl World {
         self.tombstones(out)?;
         self.same_state()?;
         self.sleepers()?;
-        self.told_at_last()?;
+        self.reported_at_last()?;
         self.consulted()
     }
 
@@ -260,7 +260,7 @@ impl World {
 
     fn act(&mut self, effect: &Effect, out: &[Effect]) -> Checked {
         self.overhear(effect);
-        self.disk_hears(effect, begins_anew(effect, out))?;
+        self.apply_to_disk(effect, begins_anew(effect, out))?;
         match effect {
             Effect::Refuse { refusal, .. } => count(&mut self.counts.refused, kind(refusal), 1),
             Effect::Replay(..) => count(&mut self.counts.refused, "(Replay)", 1),

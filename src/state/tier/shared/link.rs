@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_redis_said_has_no_password_and_no_end_without_limit() {
+    fn a_message_of_redis_is_bounded_and_has_no_password() {
         let address = RedisAddress::new("redis://user:s3cret@127.0.0.1:1", "redis://user:***@127.0.0.1:1").unwrap();
         let unknown = "ERR unknown command 'AUTH', with args beginning with: 'user' 's3cret-and-mo' ";
         assert_eq!(address.plain(unknown), "ERR unknown command 'AUTH', ");
