@@ -21,7 +21,7 @@ pub(crate) struct Script {
     pub(crate) does: Does,
     pub(crate) plans: u64,
     /// Everything observed since the last start.
-    pub(crate) observed: Events,
+    pub(crate) events: Events,
     /// Calls of `observe`: events without a question.
     pub(crate) observed: u64,
     pub(crate) starts: u32,
@@ -142,7 +142,7 @@ impl Source for StandInVersion {
             return failed(CallFault::Full);
         }
         script.starts += 1;
-        script.observed.clear();
+        script.events.clear();
         script.restored = None;
         drop(script);
         Ok(Box::new(Puppet(Arc::clone(&self.script), limits.memory.unwrap_or(0))))
@@ -159,11 +159,11 @@ impl Puppet {
         if script.does == Does::TrapInObserve && !events.is_empty() {
             return failed(CallFault::Trap);
         }
-        let observed = &mut script.observed;
-        observed.kind.extend(&events.kind);
-        observed.sequence.extend(&events.sequence);
-        observed.amount.extend(&events.amount);
-        observed.keys.extend(&events.keys);
+        let all = &mut script.events;
+        all.kind.extend(&events.kind);
+        all.sequence.extend(&events.sequence);
+        all.amount.extend(&events.amount);
+        all.keys.extend(&events.keys);
         Ok(())
     }
 }

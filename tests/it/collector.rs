@@ -109,11 +109,11 @@ where
 }
 
 fn acceptor(certificates: &TestCertificates) -> TlsAcceptor {
-    let certificates = CertificateDer::pem_file_iter(certificates.path("server.pem")).unwrap();
+    let issued = CertificateDer::pem_file_iter(certificates.path("server.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(certificates.path("server.key")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let chain = certificates.map(Result::unwrap).collect();
+    let chain = issued.map(Result::unwrap).collect();
     let mut config = builder.with_no_client_auth().with_single_cert(chain, key).unwrap();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     TlsAcceptor::from(Arc::new(config))

@@ -259,12 +259,12 @@ fn the_metrics_page_matches_a_scrape() {
         placed.memory_at("m");
         placed.parked_at("m");
         placed.instances_at("m");
-        placed.struck("trap");
+        placed.add_strike("trap");
         placed.count("served", &[], 1.0);
     }
     metrics.processor("p").waiting_at("m");
     for fault in STRIKES {
-        plugin.struck(word(fault));
+        plugin.add_strike(word(fault));
     }
     plugin.count("served", &[], 1.0);
     plugin.memory_at("m");

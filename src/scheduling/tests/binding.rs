@@ -22,14 +22,14 @@ fn a_guest_decides_and_observes_events_in_order() {
     rig.drain();
     let script = rig.version.script.lock();
     // Three began and got slots. Then come the runs, in the order in which they were reported before the next question.
-    assert_eq!(script.observed.kind, [1, 2, 1, 2, 1, 2, 6, 3, 6, 3, 6, 3, 6, 3, 5]);
-    assert_eq!(&script.observed.keys[..4], [100, 0, 200, 0], "one key feature a row");
+    assert_eq!(script.events.kind, [1, 2, 1, 2, 1, 2, 6, 3, 6, 3, 6, 3, 6, 3, 5]);
+    assert_eq!(&script.events.keys[..4], [100, 0, 200, 0], "one key feature a row");
     assert_eq!(
-        (script.observed.keys[14], script.observed.keys[6]),
+        (script.events.keys[14], script.events.keys[6]),
         (200, 0),
         "an end has the key of its START, a batch has none"
     );
-    assert_eq!((script.observed.amount[14], script.plans), (1, 5));
+    assert_eq!((script.events.amount[14], script.plans), (1, 5));
     drop(script);
     assert_eq!((rig.binding.show().calls, rig.binding.show().fallbacks, rig.all_answered()), (5, 0, true));
 }
@@ -129,7 +129,7 @@ fn a_busy_guest_gets_no_strike() {
     rig.submit(1, false, false);
     rig.drain();
     // It has the events that happened meanwhile.
-    assert_eq!(rig.version.script.lock().observed.kind, [1, 2, 1, 2, 6, 3, 3]);
+    assert_eq!(rig.version.script.lock().events.kind, [1, 2, 1, 2, 6, 3, 3]);
 }
 
 #[test]
@@ -164,12 +164,12 @@ fn a_new_instance_observes_the_live_sequences_and_later_events() {
     rig.submit(1, false, false);
     rig.turn();
     let script = rig.version.script.lock();
-    assert_eq!(script.observed.kind, [1, 1, 1], "1, 3 and 4 live");
-    assert_eq!((&script.observed.amount[..], &script.observed.keys[..]), (&[1, 2, 1][..], &[100, 300, 400][..]));
+    assert_eq!(script.events.kind, [1, 1, 1], "1, 3 and 4 live");
+    assert_eq!((&script.events.amount[..], &script.events.keys[..]), (&[1, 2, 1][..], &[100, 300, 400][..]));
     drop(script);
     rig.submit(4, false, true);
     rig.drain();
-    assert_eq!(rig.version.script.lock().observed.kind, [1, 1, 1, 6, 3], "then what ran, once");
+    assert_eq!(rig.version.script.lock().events.kind, [1, 1, 1, 6, 3], "then what ran, once");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn events_are_sent_with_the_next_question() {
     rig.drain();
     let script = rig.version.script.lock();
     assert_eq!((script.observed, script.plans), (0, 5), "one call a question");
-    assert_eq!(script.observed.kind.iter().filter(|kind| **kind == 3).count(), 4);
+    assert_eq!(script.events.kind.iter().filter(|kind| **kind == 3).count(), 4);
     drop(script);
     // If more events wait than go with a question, they are reported before it.
     rig.starts(11..=10 + AT_ONCE as u64);
@@ -59,7 +59,7 @@ fn a_guest_that_is_asked_nothing_observes_events_without_a_question() {
     assert!(rig.rang(), "at first it is not known to be quick");
     rig.keep();
     let script = rig.version.script.lock();
-    assert!(script.observed > began && script.observed.kind.len() >= 1000, "{} events", script.observed.kind.len());
+    assert!(script.observed > began && script.events.kind.len() >= 1000, "{} events", script.events.kind.len());
     assert_eq!(script.plans, 0);
 }
 

@@ -78,7 +78,7 @@ fn a_grown_instance_is_replaced_by_a_new_instance() {
     rig.version.script.lock().memory = 100;
     rig.keep();
     let script = rig.version.script.lock();
-    assert_eq!((script.starts, script.restored.as_deref(), &script.observed.kind[..]), (2, Some(&b"1"[..]), &[1][..]));
+    assert_eq!((script.starts, script.restored.as_deref(), &script.events.kind[..]), (2, Some(&b"1"[..]), &[1][..]));
     drop(script);
     assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Active, 0));
 }
@@ -107,7 +107,7 @@ fn a_replacement_is_tried_restored_and_activated() {
         let script = new.script.lock();
         // One on trial, and the one that serves, which got the saved state and the live sequences.
         assert_eq!((script.starts, script.restored.as_deref()), (2, Some(&b"3"[..])));
-        assert_eq!(script.observed.kind, [1, 1, 1]);
+        assert_eq!(script.events.kind, [1, 1, 1]);
     }
     (1..=3).for_each(|id| {
         rig.submit(id, false, true);
@@ -117,7 +117,7 @@ fn a_replacement_is_tried_restored_and_activated() {
     rig.submit(9, true, false);
     rig.drain();
     assert_eq!(
-        new.script.lock().observed.kind[3..10],
+        new.script.lock().events.kind[3..10],
         [6, 3, 5, 3, 5, 3, 5],
         "what happened since, once: the runs before are in what lives already"
     );
@@ -160,7 +160,7 @@ fn a_version_that_needs_other_columns_can_replace_the_active_version() {
     rig.submit(1, false, false);
     rig.submit(2, false, false);
     assert_eq!((rig.drain(), new.script.lock().plans > 2), (vec![1, 1], true));
-    assert_eq!(new.script.lock().observed.kind, [1, 1, 6, 3]);
+    assert_eq!(new.script.lock().events.kind, [1, 1, 6, 3]);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_save_that_cannot_be_restored_is_dropped_and_the_guest_starts_fresh() {
             let lines = rig.binding.journal.after(0);
             assert!(lines.last().unwrap().message.contains("it starts from nothing"), "{lines:?}");
             rig.submit(1, false, true);
-            assert_eq!((rig.drain(), rig.version.script.lock().observed.kind.first()), (vec![1], Some(&1)));
+            assert_eq!((rig.drain(), rig.version.script.lock().events.kind.first()), (vec![1], Some(&1)));
         }
     }
 }

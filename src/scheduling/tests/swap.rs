@@ -84,7 +84,7 @@ fn a_guest_without_observe_gets_no_events_while_its_successor_starts() {
     // It then decides, with the columns that it wants.
     rig.submit(1, false, false);
     assert_eq!(rig.drain(), [1]);
-    assert_eq!((rig.version.script.lock().observed.len(), rig.fallbacks()), (0, 0));
+    assert_eq!((rig.version.script.lock().events.len(), rig.fallbacks()), (0, 0));
     drop(ready);
     rig.submit(1, false, false);
     assert!(!rig.fetched().0.hooks.observe, "no guest listens any more");
@@ -104,7 +104,7 @@ fn a_successor_observes_each_event_during_its_start_once() {
     rig.submit(2, false, false);
     rig.drain();
     let script = new.script.lock();
-    assert_eq!((&script.observed.kind[..], script.plans), (&[1, 1, 6, 3][..], 1), "two live, and one ran since");
+    assert_eq!((&script.events.kind[..], script.plans), (&[1, 1, 6, 3][..], 1), "two live, and one ran since");
     assert_eq!(rig.fallbacks(), 0);
 }
 

@@ -194,7 +194,7 @@ fn no_step_is_lost_while_a_plug_in_is_attached_replaced_and_detached() {
     assert_eq!((shown.attached[0].state, shown.attached[0].from_file), (BindingState::Active, false));
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 2);
     // The plug-in gets a notice of the sequence that lived before it was attached.
-    assert_eq!(rig.versions.lock()["first"].script.lock().observed.kind[..1], [1]);
+    assert_eq!(rig.versions.lock()["first"].script.lock().events.kind[..1], [1]);
     repository.replace("first", b"all".to_vec(), BY).unwrap();
     assert_eq!(rig.fixture.sum(7, 1, |_| {}), 3);
     assert_eq!((rig.plans("first"), repository.show("first").unwrap().sha256.as_str()), (1, "all"));
