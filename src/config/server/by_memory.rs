@@ -77,7 +77,7 @@ mod tests {
         let origins = set.iter().map(|key| (*key, Origin::Flag("--x".to_owned()))).collect();
         let host = HostMemory { bytes: memory, source: "memory.max of /sys/fs/cgroup".to_owned() };
         let LimitsByMemory { limits, sources } = by_memory(&of, &origins, Some(&host));
-        let text: Vec<String> = ["limits.queued", "limits.state"]
+        let given: Vec<String> = ["limits.queued", "limits.state"]
             .iter()
             .filter_map(|key| sources.get(key))
             .map(|why| why.replace(" (memory.max of /sys/fs/cgroup)", ""))
