@@ -86,6 +86,7 @@ fn over(
     let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{}: {e}", library.path.display()));
     let backend = OnnxBackend::new(&library.path).map_err(|e| failed(&e))?;
     backend.set_log_level(settings.runtime.log_level);
+    backend.limit_tensors(settings.limits.tensors.map_or(u64::MAX, |size| size.0));
     let options = RepositoryOptions {
         config: draft::Options {
             auto_complete: settings.model.auto_complete,

@@ -215,9 +215,10 @@ fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
     )))
 }
 
-/// The limits of memory for requests and states, and their origins, for the log.
+/// The limits of memory for requests, states and tensors, and their origins, for the log.
 fn memory_limits(shown: &[Shown]) -> String {
-    let rows = ["limits.queued", "limits.state"].into_iter().filter_map(|key| shown.iter().find(|row| row.key == key));
+    let keys = ["limits.queued", "limits.state", "limits.tensors"];
+    let rows = keys.into_iter().filter_map(|key| shown.iter().find(|row| row.key == key));
     let text = rows.map(|Shown { key, value, origin }| match value.trim_matches('"') {
         "" => format!("{key} without a maximum ({origin})"),
         value => format!("{key} {value} ({origin})"),

@@ -1,4 +1,5 @@
-//! The body of a request while its bytes arrive. Incomplete data counts against `limits.queued`, and a body that stalls is given up.
+//! The body of a request while its bytes arrive. Incomplete data counts against `limits.queued`, and a body that stalls or trickles is given
+//! up.
 //!
 //! A whole body, or a whole message of a stream, no longer counts here: the surface that reads it counts it. The message of a single gRPC
 //! call counts until its body ends, because the surface gets it only then.
@@ -11,7 +12,7 @@ use axum::BoxError;
 use axum::body::HttpBody;
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::api::peers::Peer;
@@ -22,6 +23,9 @@ use crate::error::ExceededLimit;
 
 /// A whole message up to this size does not count while its call waits for the end of its body.
 const SMALL_MESSAGE: u64 = 64 << 10;
+
+/// Minimum bytes of an incomplete body or message a second, on average, once it has taken longer than `connections.body`.
+const MIN_RATE: u64 = 1 << 10;
 
 /// The limits for bodies on a listener.
 #[derive(Debug, Clone)]
@@ -59,6 +63,8 @@ pub(super) struct RequestBody<B = Incoming> {
     /// The limit that ends the body, after the whole messages that arrived before.
     exceeded: Option<ExceededLimit>,
     stalled: Option<Pin<Box<Sleep>>>,
+    /// When the client was first waited for, within this body or this message of a stream.
+    waiting_since: Option<Instant>,
     /// Ends the body when it completes, even within a message.
     closing: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
@@ -76,6 +82,7 @@ impl<B> RequestBody<B> {
             permit,
             exceeded: None,
             stalled: None,
+            waiting_since: None,
             closing: None,
         }
     }
@@ -118,14 +125,37 @@ impl<B> RequestBody<B> {
     /// Completes once the client has stalled for too long. A pause between messages does not count.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
         if self.kind == BodyKind::Messages && self.framing.unfinished == 0 {
-            self.stalled = None;
+            (self.stalled, self.waiting_since) = (None, None);
             return Poll::Pending;
         }
         let stall = self.limits.stall;
+        self.waiting_since.get_or_insert_with(Instant::now);
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(stall)));
         std::task::ready!(stalled.as_mut().poll(cx));
         let text = format!("no byte of the request's body came within {} (connections.body)", Span(stall));
         Poll::Ready(Status::new(Code::Cancelled, "bad_input", text))
+    }
+
+    /// Refuses a body that arrives byte by byte. It would hold its memory and its place among the requests for hours.
+    fn check_rate(&mut self, now: Instant) -> Result<(), Status> {
+        let Some(since) = self.waiting_since else { return Ok(()) };
+        let bytes = match self.kind {
+            BodyKind::Whole | BodyKind::Message => self.received,
+            BodyKind::Messages => self.framing.unfinished,
+        };
+        if bytes == 0 {
+            self.waiting_since = None;
+            return Ok(());
+        }
+        let stall = self.limits.stall;
+        if now.saturating_duration_since(since) <= stall + Duration::from_secs(bytes / MIN_RATE) {
+            return Ok(());
+        }
+        let text = format!(
+            "the request's body came at less than {MIN_RATE} bytes a second for longer than {} (connections.body)",
+            Span(stall)
+        );
+        Err(Status::new(Code::Cancelled, "bad_input", text))
     }
 }
 
@@ -158,6 +188,12 @@ impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> HttpBody for Requ
                 let Some(whole) = whole.filter(|_| body.kind == BodyKind::Messages) else { return ends(exceeded) };
                 body.exceeded = Some(exceeded);
                 return Poll::Ready(Some(Ok(Frame::data(data.slice_ref(whole)))));
+            }
+            if !ended
+                && body.waiting_since.is_some()
+                && let Err(status) = body.check_rate(Instant::now())
+            {
+                return Poll::Ready(Some(Err(Box::new(BodyError::from(status)))));
             }
         }
         Poll::Ready(Some(Ok(frame)))
@@ -333,5 +369,27 @@ mod tests {
         send(&sender, &message(9)[..7]).await;
         messages.frame().await.unwrap().unwrap();
         assert_eq!(code(&mut messages).await, Some(tonic::Code::Cancelled));
+    }
+
+    #[test]
+    fn a_body_that_arrives_byte_by_byte_is_given_up_and_messages_of_a_stream_each_have_their_time() {
+        let began = Instant::now();
+        let at = |kind, received: &[u8], after: Duration| {
+            let (_, _, mut body) = body(kind, 1000);
+            body.count(received, false).unwrap();
+            body.waiting_since = Some(began);
+            body.check_rate(began + after).map_err(|status| status.code.grpc())
+        };
+        let second = Duration::from_secs(1);
+        for kind in [BodyKind::Whole, BodyKind::Message, BodyKind::Messages] {
+            assert_eq!(at(kind, &message(100)[..9], STALL), Ok(()), "{kind:?}");
+            assert_eq!(at(kind, &message(100)[..9], second), Err(tonic::Code::Cancelled), "{kind:?}");
+        }
+        let (_, _, mut large) = body(BodyKind::Whole, 1 << 20);
+        large.count(&[0; 10 << 10], false).unwrap();
+        large.waiting_since = Some(began);
+        assert!(large.check_rate(began + second * 10).is_ok(), "10 KiB in 10 s");
+        assert!(large.check_rate(began + second * 11).is_err());
+        assert_eq!(at(BodyKind::Messages, &message(100), second), Ok(()), "no message has begun");
     }
 }

@@ -85,6 +85,14 @@ fn samples_are_checked_before_anything_runs() {
             sample(9, "inputs { key: \"INDEX\" value { data_type: TYPE_INT64 dims: 1 zero_data: true } }"),
             "warm-up sample 's' has batch_size 9, and the maximum of gather is 4",
         ),
+        (
+            input("data_type: TYPE_INT64 dims: 100000000000000 zero_data: true"),
+            "warm-up sample 's' has more than 1 GiB in all rows and inputs; give it smaller dims or a smaller batch_size",
+        ),
+        (
+            input("data_type: TYPE_INT64 dims: [4294967296, 4294967296, 4294967296] zero_data: true"),
+            "warm-up sample 's' has more than 1 GiB",
+        ),
     ];
     for (message, sentence) in cases {
         assert!(message.contains(sentence), "{sentence}\nnot in\n{message}");

@@ -134,6 +134,16 @@ def gather():
     )
 
 
+def as_many():
+    """OUTPUT is LENGTH[0] ones, for allocations of any size."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["LENGTH"], ["zeros"]),
+        helper.make_node("Add", ["zeros", "one"], ["OUTPUT"]),
+    ]
+    one = ("one", np.float32(1))
+    write("as_many", nodes, [tensor("LENGTH", T.INT64, [1])], [tensor("OUTPUT", T.FLOAT, ["n"])], [one])
+
+
 def through():
     """BACK reshapes INPUT (its bytes stay as they are); STATE and FIXED are outputs without a node: an input and a constant."""
     write(
@@ -249,6 +259,7 @@ if __name__ == "__main__":
     mean()
     scalar()
     gather()
+    as_many()
     through()
     windows()
     not_served()

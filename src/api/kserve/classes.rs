@@ -1,6 +1,7 @@
 //! The classification extension: the highest scores of an output, as texts `value:index:label`.
 
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -16,6 +17,20 @@ pub(crate) fn check(output: &str, dtype: DataType) -> Result<(), Status> {
         return Ok(());
     }
     let text = format!("class result not available for output '{output}' due to unsupported type '{dtype}'");
+    Err(Status::new(Code::InvalidArgument, "bad_input", text))
+}
+
+/// Maximum classes of one output, all rows together. Each is a text of about 20 bytes, for a score of 1 to 8 bytes.
+const MAX_CLASSES: u64 = 1 << 20;
+
+/// Checks that an answer of `count` classes for each of `rows` rows is not too large. `row` is the number of scores in a row, if known.
+pub(crate) fn check_count(output: &str, count: usize, rows: u64, row: Option<u64>) -> Result<(), Status> {
+    let of_row = row.map_or(count as u64, |row| row.min(count as u64));
+    let wanted = of_row.saturating_mul(rows.max(1));
+    if wanted <= MAX_CLASSES {
+        return Ok(());
+    }
+    let text = format!("output '{output}' would have {wanted} classes, the maximum is {MAX_CLASSES}; ask for fewer");
     Err(Status::new(Code::InvalidArgument, "bad_input", text))
 }
 
@@ -52,18 +67,19 @@ fn top(dtype: DataType, row: &[u8], count: usize) -> Vec<(usize, Score)> {
         DataType::Int8 => pick(row, count, |b| Score::Int(i8::from_le_bytes(b).into())),
         DataType::Int16 => pick(row, count, |b| Score::Int(i16::from_le_bytes(b).into())),
         DataType::Int32 => pick(row, count, |b| Score::Int(i32::from_le_bytes(b).into())),
-        DataType::Int64 => pick(row, count, |b| Score::Int(i64::from_le_bytes(b).into())),
-        DataType::Uint8 => pick(row, count, |b| Score::Int(u8::from_le_bytes(b).into())),
-        DataType::Uint16 => pick(row, count, |b| Score::Int(u16::from_le_bytes(b).into())),
-        DataType::Uint32 => pick(row, count, |b| Score::Int(u32::from_le_bytes(b).into())),
-        DataType::Uint64 => pick(row, count, |b| Score::Int(u64::from_le_bytes(b).into())),
+        DataType::Int64 => pick(row, count, |b| Score::Int(i64::from_le_bytes(b))),
+        DataType::Uint8 => pick(row, count, |b| Score::Unsigned(u8::from_le_bytes(b).into())),
+        DataType::Uint16 => pick(row, count, |b| Score::Unsigned(u16::from_le_bytes(b).into())),
+        DataType::Uint32 => pick(row, count, |b| Score::Unsigned(u32::from_le_bytes(b).into())),
+        DataType::Uint64 => pick(row, count, |b| Score::Unsigned(u64::from_le_bytes(b))),
         DataType::Bool | DataType::Bytes => Vec::new(),
     }
 }
 
 #[derive(Clone, Copy)]
 enum Score {
-    Int(i128),
+    Int(i64),
+    Unsigned(u64),
     Float(f64),
 }
 
@@ -71,9 +87,10 @@ impl Score {
     fn compare(&self, other: &Score) -> Ordering {
         match (self, other) {
             (Score::Int(a), Score::Int(b)) => a.cmp(b),
+            (Score::Unsigned(a), Score::Unsigned(b)) => a.cmp(b),
             (Score::Float(a), Score::Float(b)) => a.total_cmp(b),
             // Cannot happen: a tensor has one type.
-            (Score::Int(_), Score::Float(_)) | (Score::Float(_), Score::Int(_)) => Ordering::Equal,
+            _ => Ordering::Equal,
         }
     }
 }
@@ -82,17 +99,52 @@ impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Score::Int(n) => write!(f, "{n}"),
+            Score::Unsigned(n) => write!(f, "{n}"),
             Score::Float(x) => write!(f, "{x:.6}"),
         }
     }
 }
 
+/// A score that is kept. The greatest is the first to be dropped: the lowest score, and of equal ones the last.
+struct Kept {
+    index: usize,
+    score: Score,
+}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Kept) -> Ordering {
+        other.score.compare(&self.score).then(self.index.cmp(&other.index))
+    }
+}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Kept) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Kept) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Kept {}
+
+/// Keeps no more than `count` scores at a time, however long the row is.
 fn pick<const N: usize>(row: &[u8], count: usize, read: impl Fn([u8; N]) -> Score) -> Vec<(usize, Score)> {
-    let mut all: Vec<(usize, Score)> = row.as_chunks::<N>().0.iter().map(|b| read(*b)).enumerate().collect();
-    // The sort is stable, so the first of equal scores stays first.
-    all.sort_by(|(_, a), (_, b)| b.compare(a));
-    all.truncate(count);
-    all
+    let mut kept: BinaryHeap<Kept> = BinaryHeap::with_capacity(count);
+    for (index, bytes) in row.as_chunks::<N>().0.iter().enumerate() {
+        let next = Kept { index, score: read(*bytes) };
+        if kept.len() < count {
+            kept.push(next);
+        } else if let Some(mut worst) = kept.peek_mut()
+            && next < *worst
+        {
+            *worst = next;
+        }
+    }
+    kept.into_sorted_vec().into_iter().map(|Kept { index, score }| (index, score)).collect()
 }
 
 #[cfg(test)]
@@ -114,6 +166,35 @@ mod tests {
         assert_eq!(texts(&top), ["0.700000:1:dog", "0.200000:2", "0.500000:0:cat", "0.500000:1:dog"]);
         let flat = classify(&tensor, 99, false, &[]);
         assert_eq!((flat.shape.clone(), texts(&flat)[0].as_str()), (Shape::new(&[6]), "0.700000:1"));
+    }
+
+    #[test]
+    fn a_few_classes_of_many_are_those_of_a_stable_sort() {
+        let mut seed = 1_u32;
+        for rows in 1..40 {
+            let scores: Vec<u8> = std::iter::repeat_with(|| {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (seed >> 28) as u8
+            })
+            .take(rows)
+            .collect();
+            let mut sorted: Vec<(usize, u8)> = scores.iter().copied().enumerate().collect();
+            sorted.sort_by_key(|(_, score)| std::cmp::Reverse(*score));
+            for count in [0, 1, rows / 2, rows] {
+                let want: Vec<String> = sorted[..count].iter().map(|(i, score)| format!("{score}:{i}")).collect();
+                let shape = Shape::new(&[rows as u64]);
+                let tensor = Tensor { dtype: DataType::Uint8, shape, data: scores.clone().into() };
+                assert_eq!(texts(&classify(&tensor, count, false, &[])), want, "{scores:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_classes_is_bounded_and_all_classes_of_a_small_output_are_allowed() {
+        let error = check_count("y", usize::MAX, 1, None).unwrap_err();
+        assert!(error.message.starts_with("output 'y' would have"), "{error:?}");
+        assert!(check_count("y", usize::MAX, 64, Some(1000)).is_ok());
+        assert!(check_count("y", 1000, 1 << 20, Some(1000)).is_err());
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub(crate) fn read(raw: &RawValue, dtype: DataType, shape: &Shape, input: &str) 
             "receiving {dtype} data via JSON is not supported. Please use the binary data format for input '{input}'"
         )));
     }
-    let mut elements = Elements { dtype, count: 0, out: Vec::with_capacity(room(raw, dtype, shape)) };
+    let room = room(raw, dtype, shape);
+    let mut elements = Elements { dtype, count: 0, expected: shape.elements(), out: Vec::with_capacity(room) };
     let depth = shape.rank().clamp(1, DEEPEST);
     let mut deserializer = serde_json::Deserializer::from_str(raw.get());
     Array { into: &mut elements, depth }.deserialize(&mut deserializer).map_err(|e| {
@@ -53,14 +54,23 @@ pub(crate) fn memory(raw: &RawValue, dtype: DataType, shape: &Shape) -> u64 {
 struct Elements {
     dtype: DataType,
     count: u64,
+    /// The number of elements of the shape. Further ones are counted for the refusal, but not kept.
+    expected: Option<u64>,
     out: Vec<u8>,
 }
 
 impl Elements {
     fn put<E>(&mut self, bytes: &[u8]) -> Result<(), E> {
-        self.out.extend_from_slice(bytes);
+        if self.is_expected() {
+            self.out.extend_from_slice(bytes);
+        }
         self.count += 1;
         Ok(())
+    }
+
+    /// Whether the shape has another element.
+    fn is_expected(&self) -> bool {
+        self.expected.is_some_and(|expected| self.count < expected)
     }
 
     fn integer<E: Error>(&mut self, n: i128) -> Result<(), E> {
@@ -102,7 +112,9 @@ impl Elements {
             return Err(E::invalid_type(Unexpected::Str(text), &self.dtype.name()));
         }
         let len = u32::try_from(text.len()).map_err(|_| E::custom("a text is too long"))?;
-        self.out.extend_from_slice(&len.to_le_bytes());
+        if self.is_expected() {
+            self.out.extend_from_slice(&len.to_le_bytes());
+        }
         self.put(text.as_bytes())
     }
 }

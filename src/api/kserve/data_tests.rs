@@ -71,6 +71,19 @@ fn an_element_count_that_differs_from_the_shape_is_refused() {
 }
 
 #[test]
+fn elements_beyond_the_shape_are_counted_but_not_kept() {
+    let texts = format!("[{}]", ["\"abcdefgh\""; 10_000].join(","));
+    let numbers = format!("[{}]", ["1"; 10_000].join(","));
+    for (text, dtype, most) in [(numbers, DataType::Fp64, 8), (texts, DataType::Bytes, 12)] {
+        let raw = RawValue::from_string(text).unwrap();
+        let mut elements = Elements { dtype, count: 0, expected: Some(1), out: Vec::new() };
+        let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+        Array { into: &mut elements, depth: 1 }.deserialize(&mut deserializer).unwrap();
+        assert_eq!((elements.count, elements.out.len()), (10_000, most), "{dtype}");
+    }
+}
+
+#[test]
 fn arrays_nested_deeper_than_the_shape_are_refused() {
     assert!(parse("[[[1]]]", DataType::Fp32, &[1, 1]).expect_err("refused").contains("nested deeper"));
     let hostile = "[".repeat(100_000) + &"]".repeat(100_000);

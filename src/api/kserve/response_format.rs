@@ -138,8 +138,11 @@ impl ResponseFormat {
             let Some(output) = metadata.outputs.iter().find(|o| o.name == *name) else { continue };
             match &mut wish.place {
                 OutputTarget::Answer => {}
-                OutputTarget::Classes { batching, labels, .. } => {
+                OutputTarget::Classes { count, batching, labels } => {
                     classes::check(name, output.dtype)?;
+                    let (rows, row) =
+                        if batches { (rows, elements_of(output, Some(1))) } else { (1, elements_of(output, None)) };
+                    classes::check_count(name, *count, rows, row)?;
                     (*batching, *labels) = (batches, model.labels(name));
                 }
                 OutputTarget::Region(window) => {
@@ -184,7 +187,11 @@ impl ResponseFormat {
 
 /// Bytes of an output whose shape is known in advance. For a batching model, `rows` is the size of the batch axis.
 fn bytes_of(output: &TensorMetadata, rows: Option<u64>) -> Option<u64> {
+    elements_of(output, rows)?.checked_mul(output.dtype.size()? as u64)
+}
+
+/// Elements of such an output.
+fn elements_of(output: &TensorMetadata, rows: Option<u64>) -> Option<u64> {
     let row = output.dims.0.iter().skip(usize::from(rows.is_some()));
-    let elements = row.map(|dim| dim.fixed()).try_fold(rows.unwrap_or(1), |product, dim| product.checked_mul(dim?))?;
-    elements.checked_mul(output.dtype.size()? as u64)
+    row.map(|dim| dim.fixed()).try_fold(rows.unwrap_or(1), |product, dim| product.checked_mul(dim?))
 }

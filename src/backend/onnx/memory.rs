@@ -1,5 +1,8 @@
 //! Host memory for the tensors that ONNX Runtime allocates. ONNX Runtime's own arena would keep the memory of the largest batch for as long
-//! as a model is loaded. This allocator returns blocks to the system that were not used for ten seconds.
+//! as a model is loaded. This allocator returns blocks to the system that were not used for ten seconds, and bounds all blocks together.
+//!
+//! ONNX Runtime does not check the address that an allocator returns: it writes to null. An allocation that fails must throw C++'s
+//! `std::bad_alloc`, as ONNX Runtime's own allocators do. The run then fails with an error, and the process goes on.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
@@ -14,6 +17,7 @@ use ort::sys::{OrtAllocator, OrtMemoryInfo};
 use parking_lot::Mutex;
 use sequor_core::Time;
 
+use super::bad_alloc::{BadAlloc, can_throw};
 use super::status::check;
 use super::value::memory_info;
 use crate::backend::BackendError;
@@ -28,11 +32,15 @@ const HEADER: usize = 64;
 const LARGE: usize = 64 << 10;
 
 /// The blocks of this process. All sessions share them.
-static MEMORY: BlockPool = BlockPool { free: Mutex::new(BTreeMap::new()), now: AtomicU64::new(0) };
+static MEMORY: BlockPool = BlockPool::new();
 
 struct BlockPool {
     /// Free blocks by size, in the order in which they were freed.
     free: Mutex<BTreeMap<usize, Vec<Block>>>,
+    /// Bytes of all large blocks, in use and free.
+    held: AtomicU64,
+    /// Maximum of `held`.
+    limit: AtomicU64,
     /// The time of the last release, in nanoseconds; it advances about once a second.
     now: AtomicU64,
 }
@@ -52,18 +60,32 @@ struct Allocator {
 }
 
 /// Registers this allocator for every session of the environment that asks for shared allocators. Call it once a process.
+///
+/// Without a way to throw `std::bad_alloc` it registers nothing, and sessions keep ONNX Runtime's own arena.
 pub(super) fn register(environment: &Environment) -> Result<(), BackendError> {
+    if let Err(reason) = can_throw() {
+        tracing::warn!(%reason, "ONNX Runtime keeps its own memory arena; limits.tensors has no effect");
+        return Ok(());
+    }
     // Both live as long as the environment, which is never released.
     let info = Box::leak(Box::new(memory_info(DeviceId::Host)?));
     // SAFETY: a table of functions; the missing ones are set below.
     let mut calls = unsafe { OrtAllocator::default() };
-    calls.Alloc = Some(allocate);
+    // SAFETY: both types have the same calling convention. They differ in that `allocate` and `reserve` may unwind, and their caller is
+    // ONNX Runtime, which expects that of an allocator.
+    calls.Alloc = Some(unsafe { std::mem::transmute::<Allocate, NeverUnwinds<*mut OrtAllocator>>(allocate) });
     calls.Free = Some(free);
     calls.Info = Some(describe);
-    calls.Reserve = Some(reserve);
+    // SAFETY: as above.
+    calls.Reserve = Some(unsafe { std::mem::transmute::<Reserve, NeverUnwinds<*const OrtAllocator>>(reserve) });
     let allocator = Box::leak(Box::new(Allocator { calls, info: info.ptr() }));
     // SAFETY: the environment is alive, and the allocator is never freed.
     check(unsafe { (ort::api().RegisterAllocator)(environment.ptr().cast_mut(), &raw mut allocator.calls) })
+}
+
+/// Sets the maximum bytes of all blocks together, for the whole process.
+pub(super) fn set_limit(bytes: u64) {
+    MEMORY.limit.store(bytes, Ordering::Relaxed);
 }
 
 /// Releases blocks that were not used for ten seconds. Returns whether there were any.
@@ -72,6 +94,11 @@ pub(super) fn release(now: Time) -> bool {
 }
 
 impl BlockPool {
+    const fn new() -> BlockPool {
+        let (held, limit, now) = (AtomicU64::new(0), AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        BlockPool { free: Mutex::new(BTreeMap::new()), held, limit, now }
+    }
+
     /// Returns a block with room for `bytes` bytes, and its size.
     fn allocate(&self, bytes: usize) -> Option<(u64, usize)> {
         let size = block_size(bytes)?;
@@ -80,7 +107,29 @@ impl BlockPool {
             let address = unsafe { alloc(layout(size)?) } as u64;
             return (address != 0).then_some((address, size));
         }
-        self.take(size).or_else(|| Host.allocate(size).ok().map(|address| (address, size)))
+        self.take(size).or_else(|| Some((self.new_block(size)?, size)))
+    }
+
+    /// Allocates a block within the limit. If it does not fit, free blocks are released first.
+    fn new_block(&self, size: usize) -> Option<u64> {
+        if !self.reserve(size) {
+            self.release_if(|_| true);
+            if !self.reserve(size) {
+                return None;
+            }
+        }
+        let address = Host.allocate(size).ok();
+        if address.is_none() {
+            self.held.fetch_sub(size as u64, Ordering::Relaxed);
+        }
+        address
+    }
+
+    /// Counts a new block, unless it exceeds the limit.
+    fn reserve(&self, size: usize) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let more = |held: u64| held.checked_add(size as u64).filter(|held| *held <= limit);
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Takes the smallest free block that fits and is at most twice as large, so that a model's batches of all sizes share their blocks.
@@ -104,20 +153,30 @@ impl BlockPool {
 
     fn release(&self, now: Time) -> bool {
         self.now.store(now.0, Ordering::Relaxed);
+        self.release_if(|block| now >= block.since + UNUSED_FOR)
+    }
+
+    /// Returns free blocks to the system. Returns whether there were any.
+    fn release_if(&self, is_due: impl Fn(&Block) -> bool) -> bool {
         let mut released = Vec::new();
         let mut free = self.free.lock();
         for (size, blocks) in free.iter_mut() {
-            let due = blocks.extract_if(.., |block| now >= block.since + UNUSED_FOR);
-            released.extend(due.map(|block| (*size, block.address)));
+            released.extend(blocks.extract_if(.., |block| is_due(block)).map(|block| (*size, block.address)));
         }
         drop(free);
         for (size, address) in &released {
             // SAFETY: allocated with this size, and no other code has the address.
             unsafe { Host.release(*address, *size) };
+            self.held.fetch_sub(*size as u64, Ordering::Relaxed);
         }
         !released.is_empty()
     }
 }
+
+/// The types of [`allocate`] and [`reserve`], and the type of both in the C API.
+type Allocate = unsafe extern "C-unwind" fn(*mut OrtAllocator, usize) -> *mut c_void;
+type Reserve = unsafe extern "C-unwind" fn(*const OrtAllocator, usize) -> *mut c_void;
+type NeverUnwinds<This> = unsafe extern "system" fn(This, usize) -> *mut c_void;
 
 fn layout(size: usize) -> Option<Layout> {
     Layout::from_size_align(size, HEADER).ok()
@@ -133,17 +192,21 @@ fn block_size(bytes: usize) -> Option<usize> {
 }
 
 /// # Safety
-/// ONNX Runtime calls it.
-unsafe extern "system" fn allocate(_: *mut OrtAllocator, bytes: usize) -> *mut c_void {
-    let Some((address, size)) = MEMORY.allocate(bytes) else { return ptr::null_mut() };
-    // SAFETY: the block begins with aligned room for its size.
-    unsafe { (address as *mut usize).write(size) };
-    (address + HEADER as u64) as *mut c_void
+/// ONNX Runtime calls it, and catches the exception of a failed allocation. No value with a destructor may live while it is thrown.
+unsafe extern "C-unwind" fn allocate(_: *mut OrtAllocator, bytes: usize) -> *mut c_void {
+    match MEMORY.allocate(bytes) {
+        Some((address, size)) => {
+            // SAFETY: the block begins with aligned room for its size.
+            unsafe { (address as *mut usize).write(size) };
+            (address + HEADER as u64) as *mut c_void
+        }
+        None => BadAlloc::throw(),
+    }
 }
 
 /// # Safety
-/// ONNX Runtime calls it.
-unsafe extern "system" fn reserve(_: *const OrtAllocator, bytes: usize) -> *mut c_void {
+/// As for [`allocate`].
+unsafe extern "C-unwind" fn reserve(_: *const OrtAllocator, bytes: usize) -> *mut c_void {
     // SAFETY: the first argument is not used.
     unsafe { allocate(ptr::null_mut(), bytes) }
 }
@@ -172,7 +235,7 @@ mod tests {
 
     #[test]
     fn blocks_are_used_again_and_released_when_nothing_used_them_for_ten_seconds() {
-        let memory = BlockPool { free: Mutex::default(), now: AtomicU64::new(0) };
+        let memory = BlockPool::new();
         let (first, size) = memory.allocate(1 << 20).unwrap();
         // SAFETY: allocated above.
         unsafe { memory.free(first, size) };
@@ -187,6 +250,25 @@ mod tests {
         // SAFETY: allocated above.
         unsafe { memory.free(small, size) };
         assert_eq!(memory.allocate(usize::MAX), None);
+    }
+
+    #[test]
+    fn blocks_in_use_stay_below_the_limit_and_free_ones_make_room() {
+        let memory = BlockPool::new();
+        memory.limit.store(4 << 20, Ordering::Relaxed);
+        let (first, size) = memory.allocate(1 << 20).unwrap();
+        assert_eq!(memory.allocate(3 << 20), None, "the limit counts block sizes, a little more than was asked for");
+        // SAFETY: allocated above.
+        unsafe { memory.free(first, size) };
+        let (large, large_size) = memory.allocate(3 << 20).unwrap();
+        assert_eq!(memory.held.load(Ordering::Relaxed), large_size as u64, "the free block was released");
+        // SAFETY: allocated above.
+        unsafe { memory.free(large, large_size) };
+        memory.release_if(|_| true);
+        assert_eq!(memory.held.load(Ordering::Relaxed), 0);
+        memory.limit.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(memory.allocate(1 << 60), None, "more than the address space");
+        assert_eq!(memory.held.load(Ordering::Relaxed), 0, "what the system refused is not counted");
     }
 
     #[test]

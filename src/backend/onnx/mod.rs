@@ -6,12 +6,13 @@
 //! - [`library`], [`probe`], [`install`]: find the library, check a file, and install one · `surroundings`: the process and the machine as
 //!   the search sees them.
 //! - `environment`: the one library and environment of a process.
-//! - `memory`: the allocator of tensors.
+//! - `memory`: the allocator of tensors · `bad_alloc`: how it fails.
 //! - `session`, `signature`: a loaded graph, and its inputs and outputs · `tuning`: options of a session · `cuda`: the provider for GPUs.
 //! - `context`: a run · `binding`: a run that leaves its outputs on an accelerator · `cache`, `strings`, `output`: their inputs and outputs
 //!   · `value`, `element`, `names`, `status`: types of the C API.
 
 mod allocator;
+mod bad_alloc;
 mod binding;
 mod cache;
 mod context;
@@ -72,6 +73,11 @@ impl OnnxBackend {
             RuntimeLogLevel::Error => LogLevel::Error,
             RuntimeLogLevel::Fatal => LogLevel::Fatal,
         });
+    }
+
+    /// Sets the maximum bytes of the tensors that ONNX Runtime allocates on the host, for the whole process. A run that needs more fails.
+    pub fn limit_tensors(&self, bytes: u64) {
+        memory::set_limit(bytes);
     }
 
     fn open(&self, file: &Path, options: &LoadOptions) -> Result<OnnxGraph, BackendError> {

@@ -13,5 +13,10 @@ pub(super) fn check(status: OrtStatusPtr) -> Result<(), BackendError> {
 /// Formats an error like Triton's ONNX Runtime backend.
 pub(super) fn describe<R>(error: &ort::Error<R>) -> BackendError {
     let code = OrtErrorCode::from(error.code()) as i32;
-    BackendError(format!("onnx runtime error {code}: {}", error.message()))
+    // What our allocator throws, and ONNX Runtime's own ones too.
+    let advice = match error.message().contains("std::bad_alloc") {
+        true => ": the tensors of the run need more memory than limits.tensors or the machine has",
+        false => "",
+    };
+    BackendError(format!("onnx runtime error {code}: {}{advice}", error.message()))
 }

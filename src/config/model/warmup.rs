@@ -7,11 +7,15 @@ use sequor_proto::model_warmup::{Input, input::InputDataType};
 use sequor_proto::{ModelConfig, ModelWarmup};
 
 use crate::config::fault::{code, did_you_mean};
+use crate::config::units::human;
 
 use super::dtype;
 use super::names::leaves_directory;
 use super::report::Report;
 use super::settings::{WarmupData, WarmupInput, WarmupSample};
+
+/// Maximum bytes of one sample, for all its rows and inputs.
+const MAX_SAMPLE_BYTES: u64 = 1 << 30;
 
 pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&Path) -> Option<u64>) {
     for (i, sample) in report.config.model_warmup.iter().enumerate() {
@@ -28,7 +32,25 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&Path) -> Option
         for (input, given) in &sample.inputs {
             check_input(report, &field, input, given, file_size);
         }
+        check_size(report, &field, sample);
         check_names(report, &field, sample);
+    }
+}
+
+/// Checks that a sample fits the memory of any server: its configuration may come from a client.
+fn check_size(report: &mut Report<'_>, field: &str, sample: &ModelWarmup) {
+    let row = sample.inputs.values().try_fold(0_u64, |bytes, input| {
+        let size = dtype::from_proto(input.data_type).map_or(1, |dtype| dtype.zero_size() as u64);
+        bytes.checked_add(shape(input).elements()?.checked_mul(size)?)
+    });
+    let bytes = row.and_then(|row| row.checked_mul(u64::from(sample.batch_size.max(1))));
+    if bytes.is_none_or(|bytes| bytes > MAX_SAMPLE_BYTES) {
+        let what = format!(
+            "warm-up sample '{}' has more than {} in all rows and inputs; give it smaller dims or a smaller batch_size",
+            sample.name,
+            human(MAX_SAMPLE_BYTES)
+        );
+        report.fault(field, code::INPUT, what);
     }
 }
 

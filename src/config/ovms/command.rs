@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches};
 
 use super::file::{self, OvmsNotice};
-use super::model::{DEFAULT_SCAN_MINUTES, GivenSequences, OvmsModel, version_policy};
+use super::model::{DEFAULT_SCAN_MINUTES, GivenSequences, OvmsModel, transposing_layout, version_policy};
 use super::refresh::OvmsModels;
 
 /// The values of the given flags.
@@ -165,7 +165,10 @@ fn model<'m>(base_path: PathBuf, text: &impl Fn(&str) -> Option<&'m str>) -> Res
         version_policy(&value)
     });
     let (nireq, version_policy) = (nireq.transpose()?.filter(|n| *n > 0), policy.transpose()?);
-    Ok(OvmsModel { name, base_path, nireq, version_policy, stateful, unsupported: None })
+    // A flag's value is a text, or JSON with a text for each input and output.
+    let layout = text("layout").map(|layout| serde_json::from_str(layout).unwrap_or_else(|_| layout.into()));
+    let unsupported = layout.as_ref().and_then(transposing_layout);
+    Ok(OvmsModel { name, base_path, nireq, version_policy, stateful, unsupported })
 }
 
 fn level_name(level: &str) -> Result<&'static str, String> {
@@ -206,6 +209,19 @@ mod tests {
         assert_eq!((file.models, file.scan_minutes), (Some(OvmsModels::File("c.json".into())), 0));
         let never = of(&["--config_path", "c.json", "--file_system_poll_wait_seconds", "0"]).unwrap().unwrap();
         assert_eq!(never.poll_seconds, 0);
+    }
+
+    #[test]
+    fn a_layout_that_transposes_refuses_the_model_and_another_one_has_no_effect() {
+        let supported = |layout: &str| {
+            let command = of(&["--model_path", "/m", "--model_name", "m", "--layout", layout]).unwrap().unwrap();
+            let Some(OvmsModels::Given(models)) = &command.models else { panic!("{command:?}") };
+            models[0].check_supported()
+        };
+        assert!(supported("NHWC:NCHW").unwrap_err().starts_with("layout \"NHWC:NCHW\" is not served: add this step"));
+        assert!(supported(r#"{"a": "NCHW", "b": "NHWC:NCHW"}"#).is_err());
+        assert_eq!(supported("NCHW"), Ok(()));
+        assert_eq!(supported(r#"{"a": "NCHW"}"#), Ok(()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::model::{GivenSequences, OvmsModel, version_policy};
+use super::model::{GivenSequences, OvmsModel, PREPARE_INPUTS, transposing_layout, version_policy};
 use crate::config::Fault;
 use crate::config::fault::{code, did_you_mean};
 use crate::config::place::Place;
@@ -66,7 +66,6 @@ const UNSUPPORTED: [(&str, &str); 5] = [
     ("resize", PREPARE_INPUTS),
     ("scale", PREPARE_INPUTS),
 ];
-const PREPARE_INPUTS: &str = "add this step to the ONNX graph or to the client, then remove the option";
 /// Sections that Sequor reads.
 const SECTIONS: [&str; 2] = ["model_config_list", MONITORING];
 const MONITORING: &str = "monitoring";
@@ -130,6 +129,7 @@ fn model(config: &Map<String, Value>, folder: &Path, notices: &mut Vec<OvmsNotic
     let of = |what: String| format!("model {name}: {what}");
     let unsupported = UNSUPPORTED.iter().find(|(key, _)| config.contains_key(*key));
     let unsupported = unsupported.map(|(key, instead)| format!("{key} is not served: {instead}"));
+    let unsupported = unsupported.or_else(|| config.get("layout").and_then(transposing_layout));
     let base_path = text("base_path").or(unsupported.as_ref().map(|_| ""));
     let base_path = base_path.ok_or_else(|| of("base_path is missing".to_owned()))?;
     let is_remote = base_path.contains("://");
@@ -235,6 +235,8 @@ mod tests {
             (r#""scale": "255""#, "scale is not served"),
             (r#""color_format": "RGB:BGR""#, "color_format is not served"),
             (r#""resize": "RESIZE_LINEAR""#, "resize is not served"),
+            (r#""layout": "NHWC:NCHW""#, "layout \"NHWC:NCHW\" is not served: add this step"),
+            (r#""layout": {"a": "NCHW", "b": "NHWC:NCHW"}"#, "layout {"),
             (r#""graph_path": "g.pbtxt""#, "graph_path is not served: name the ONNX models"),
         ] {
             let model = of(&format!(r#"{{"name": "m", {option}}}"#)).unwrap();
@@ -246,7 +248,10 @@ mod tests {
             remote.unwrap_err(),
             "base_path s3://bucket/m is not on this machine: copy the model here, and name that folder"
         );
-        assert_eq!(of(r#"{"name": "m", "base_path": "/m"}"#).unwrap().check_supported(), Ok(()));
+        for supported in ["", r#", "layout": "NCHW""#, r#", "layout": {"a": "NCHW"}"#] {
+            let model = of(&format!(r#"{{"name": "m", "base_path": "/m"{supported}}}"#)).unwrap();
+            assert_eq!(model.check_supported(), Ok(()), "{supported}");
+        }
     }
 
     #[test]

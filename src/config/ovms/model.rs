@@ -2,8 +2,13 @@
 
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 /// `max_sequence_number` of a model that does not set it (OVMS's default).
 pub const DEFAULT_MAX_SEQUENCES: u32 = 500;
+
+/// The remedy for options that change inputs before the model gets them.
+pub(super) const PREPARE_INPUTS: &str = "add this step to the ONNX graph or to the client, then remove the option";
 
 /// Default minutes between two scans for idle sequences.
 pub const DEFAULT_SCAN_MINUTES: u32 = 5;
@@ -84,6 +89,17 @@ pub(super) fn version_policy(policy: &serde_json::Value) -> Result<String, Strin
         }
         _ => Err(bad()),
     }
+}
+
+/// The refusal of a `layout` that makes OVMS transpose inputs or outputs. Without a colon it names the model's own layout, which changes
+/// nothing. The value is a text, or an object of texts by the names of inputs and outputs.
+pub(super) fn transposing_layout(layout: &Value) -> Option<String> {
+    let transposes = match layout {
+        Value::String(layout) => layout.contains(':'),
+        Value::Object(of) => of.values().any(|layout| layout.as_str().is_some_and(|layout| layout.contains(':'))),
+        _ => false,
+    };
+    transposes.then(|| format!("layout {layout} is not served: {PREPARE_INPUTS}"))
 }
 
 #[cfg(test)]

@@ -25,8 +25,9 @@ pub(super) struct LimitsByMemory {
 /// The unit of derived limits.
 const MIB: u64 = 1 << 20;
 
-/// Fills in `limits.queued` and `limits.state` if they are not set. States get three quarters of the memory less `limits.queued`, but at
-/// least a quarter. The rest is for models, plug-ins and the program.
+/// Fills in `limits.queued`, `limits.state` and `limits.tensors` if they are not set. States get three quarters of the memory less
+/// `limits.queued`, but at least a quarter. The rest is for models, plug-ins and the program. The tensors of runs may take the memory that
+/// states and requests do not use: they live for milliseconds, and a limit that keeps both apart would refuse models that run well.
 pub(super) fn by_memory(
     given: &ServerLimits,
     origins: &BTreeMap<&'static str, Origin>,
@@ -53,6 +54,10 @@ pub(super) fn by_memory(
         limits.state = Some(Size(rest.max(least)));
         sources.insert("limits.state", why);
     }
+    if given.tensors.is_none() {
+        limits.tensors = Some(Size(rounded(bytes / 4 * 3).max(MIB)));
+        sources.insert("limits.tensors", format!("three quarters of {of}"));
+    }
     LimitsByMemory { limits, sources }
 }
 
@@ -72,8 +77,11 @@ mod tests {
         let origins = set.iter().map(|key| (*key, Origin::Flag("--x".to_owned()))).collect();
         let host = HostMemory { bytes: memory, source: "memory.max of /sys/fs/cgroup".to_owned() };
         let LimitsByMemory { limits, sources } = by_memory(&of, &origins, Some(&host));
-        let given: Vec<String> =
-            sources.values().map(|why| why.replace(" (memory.max of /sys/fs/cgroup)", "")).collect();
+        let given: Vec<String> = ["limits.queued", "limits.state"]
+            .iter()
+            .filter_map(|key| sources.get(key))
+            .map(|why| why.replace(" (memory.max of /sys/fs/cgroup)", ""))
+            .collect();
         (limits.queued.0 / MIB, limits.state.map(|state| state.0 / MIB), given.join("; "))
     }
 
@@ -89,6 +97,18 @@ mod tests {
         assert_eq!(limits(64 * MIB, &[], default()), (64, Some(16), least));
         let (queued, state, _) = limits(GIB + 7, &[], default());
         assert_eq!((queued, state), (256, Some(512)), "whole MiB");
+    }
+
+    #[test]
+    fn tensors_of_runs_may_take_what_states_and_requests_do_not_use() {
+        let tensors = |memory: u64, of: ServerLimits| {
+            let host = HostMemory { bytes: memory, source: "MemTotal of /proc/meminfo".to_owned() };
+            by_memory(&of, &BTreeMap::new(), Some(&host)).limits.tensors
+        };
+        assert_eq!(tensors(GIB, ServerLimits::default()), Some(Size(768 * MIB)));
+        assert_eq!(tensors(MIB, ServerLimits::default()), Some(Size(MIB)), "never 0, which would refuse every run");
+        let set = ServerLimits { tensors: Some(Size(GIB)), ..ServerLimits::default() };
+        assert_eq!(tensors(GIB, set), Some(Size(GIB)));
     }
 
     #[test]

@@ -215,6 +215,8 @@ section! {
         pub queued: Size = Size(4 << 30);
         /// Maximum bytes of sequence state, across all models; if not given, three quarters of the memory of the machine or of its control group, less limits.queued
         pub state: Option<Size> = None;
+        /// Maximum bytes of the tensors that ONNX Runtime allocates on the host, all models together; a run that needs more fails; if not given, three quarters of the memory of the machine or of its control group
+        pub tensors: Option<Size> = None, positive;
         /// Maximum bytes of answers a client may leave unread on one stream
         pub stream_unread: Size = Size(8 << 20), positive;
         /// Maximum instances of one model
@@ -259,7 +261,7 @@ section! {
         pub first_byte: Span = seconds(10), positive;
         /// Maximum time to receive a request's headers, over HTTP/1.1 also between two requests; then the connection is closed
         pub head: Span = seconds(30), positive;
-        /// Maximum time without a byte of a body that has begun; then the request is refused; streams may rest between messages
+        /// Maximum time without a byte of a body that has begun, and for which it may arrive at less than 1 KiB a second; then the request is refused; streams may rest between messages
         pub body: Span = seconds(30), positive;
         /// Maximum time in which a client takes no byte of what is sent to it; then the connection is closed
         pub write: Span = seconds(60), positive;

@@ -100,7 +100,7 @@ fn tensor(settings: &ModelSettings, sample: &WarmupSample, source: InputSource, 
         InputSource::State(n) => {
             let state = stateful(settings).1.get(n).ok_or("a state is missing")?;
             let shape = &state.initial.shape;
-            let zeros = vec![0; bytes_of(state.dtype, shape)?];
+            let zeros = zeros(bytes_of(state.dtype, shape)?)?;
             Ok(batched(state.dtype, shape, state.batch_axis, &zeros, batch))
         }
         InputSource::Batch(n) => described(settings, sample, n),
@@ -141,7 +141,7 @@ fn given(
     if let Some(RaggedInput::Padded(padding)) = ragged {
         let requests = vec![shape.with(0, 1); usize::try_from(batch.unwrap_or(1)).unwrap_or(1)];
         let whole = padded::shape(&requests, padding).unwrap_or_default();
-        let mut data = vec![0; bytes_of(input.dtype, &whole)?];
+        let mut data = zeros(bytes_of(input.dtype, &whole)?)?;
         padded::write(&mut data, requests.iter().map(|of| (Some(item.as_slice()), of)), &whole, padding);
         return Ok(Tensor { dtype: input.dtype, shape: whole, data: Bytes::from(data) });
     }
@@ -209,7 +209,7 @@ fn item(input: &WarmupInput, shape: &Shape) -> Result<Vec<u8>, String> {
     let len = bytes_of(input.dtype, shape)?;
     match &input.data {
         WarmupData::Random if input.dtype != DataType::Bytes => Ok(random(input.dtype, len)),
-        WarmupData::Zero | WarmupData::Random => Ok(vec![0; len]),
+        WarmupData::Zero | WarmupData::Random => zeros(len),
         WarmupData::File(path) => {
             let mut bytes = fs_err::read(path).map_err(|e| e.to_string())?;
             let need = match input.dtype {
@@ -229,6 +229,13 @@ fn item(input: &WarmupInput, shape: &Shape) -> Result<Vec<u8>, String> {
             Ok(bytes)
         }
     }
+}
+
+fn zeros(len: usize) -> Result<Vec<u8>, String> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(len).map_err(|_| format!("there is no memory for {len} bytes"))?;
+    zeros.resize(len, 0);
+    Ok(zeros)
 }
 
 /// Random numbers, the same at every load: from 0 to 1 for floating point, any bits for integers.

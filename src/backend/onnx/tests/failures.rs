@@ -19,6 +19,28 @@ fn a_failing_run_reports_the_onnx_runtime_error_and_the_next_run_succeeds() {
     assert_eq!(answers[0].data.as_ref(), fp32(&[10.0, 40.0]));
 }
 
+/// ONNX Runtime writes to the address of a failed allocation. Without an exception, these runs end the process.
+#[test]
+fn a_run_that_needs_more_memory_than_there_is_fails_and_the_next_one_succeeds() {
+    let mut context = context("as_many", &["LENGTH"], &["OUTPUT"]);
+    let shape = Shape::new(&[1]);
+    let mut run = |elements: i64| {
+        let length = Buffer::new(&elements.to_le_bytes());
+        run_new(&mut context, &[feed(DataType::Int64, &shape, &length)], 1)
+    };
+    let without_memory = |outcome: Result<Vec<Produced>, BackendError>| {
+        let error = outcome.unwrap_err();
+        assert!(error.0.ends_with("need more memory than limits.tensors or the machine has"), "{error}");
+    };
+    without_memory(run(1 << 50));
+    backend().limit_tensors(64 << 20);
+    without_memory(run(30_000_000));
+    assert_eq!(run(3).unwrap()[0].data.as_ref(), fp32(&[1.0; 3]));
+    assert_eq!(run(1_000_000).unwrap()[0].data.len(), 4_000_000);
+    backend().limit_tensors(u64::MAX);
+    assert_eq!(run(30_000_000).unwrap()[0].data.len(), 120_000_000);
+}
+
 #[test]
 fn room_of_another_shape_than_the_outputs_is_an_error() {
     let mut context = context("gather", &["INDEX"], &["OUTPUT"]);
