@@ -21,6 +21,7 @@ mod reloads;
 mod restarts;
 mod restarts_with_plugins;
 mod restarts_with_reloads;
+mod store_order;
 mod stores_under_pressure;
 mod tiers;
 

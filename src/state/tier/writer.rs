@@ -75,6 +75,33 @@ enum WriterWaiting {
     },
 }
 
+/// A task for a closed writer. It fails with [`Self::fail`], for which the caller must hold no lock that the task's callback takes.
+#[must_use = "its callback is not called otherwise"]
+pub struct ClosedTask {
+    task: WriterTask,
+    tier: Arc<dyn Tier>,
+}
+
+impl fmt::Debug for ClosedTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClosedTask").finish_non_exhaustive()
+    }
+}
+
+impl ClosedTask {
+    /// Calls the task's callback, with the error that the writer is closed.
+    pub fn fail(self) {
+        match self.task {
+            WriterTask::Write { make, done } => {
+                done((0..make(&[]).len()).map(|n| (n, TierError::Closed)).collect());
+            }
+            WriterTask::Take { key, then, done } => {
+                done(then.outcome(&*self.tier, &key, Err(TierError::Closed), None));
+            }
+        }
+    }
+}
+
 /// Waiting tasks. Their number is bounded by that of requests and live sequences.
 #[derive(Default)]
 struct WriterQueue {
@@ -155,7 +182,34 @@ impl GroupWriter {
         make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
         done: impl FnOnce(FailedChanges) + Send + 'static,
     ) -> bool {
-        self.queue.push(WriterTask::Write { make: Box::new(make), done: Box::new(done) }).is_ok()
+        let is_open = self.queue.push(WriterTask::Write { make: Box::new(make), done: Box::new(done) }).is_ok();
+        self.wake();
+        is_open
+    }
+
+    /// Same as [`Self::write`] for a caller that holds a lock which `done` takes. The task is in the queue when this returns, behind those
+    /// queued before, but the thread is not woken: [`Self::wake`] must follow. Returns the task if the writer is closed.
+    pub fn queue_write(
+        &self,
+        make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
+        done: impl FnOnce(FailedChanges) + Send + 'static,
+    ) -> Option<ClosedTask> {
+        self.queue_task(WriterTask::Write { make: Box::new(make), done: Box::new(done) })
+    }
+
+    /// Same as [`Self::take`], for a caller that holds a lock which `done` takes. As with [`Self::queue_write`].
+    pub fn queue_take(
+        &self,
+        key: TierKey,
+        then: AfterTake,
+        done: impl FnOnce(TakenState) + Send + 'static,
+    ) -> Option<ClosedTask> {
+        self.queue_task(WriterTask::Take { key, then, done: Box::new(done) })
+    }
+
+    /// Wakes the writer's thread for queued tasks.
+    pub fn wake(&self) {
+        self.queue.added.notify_one();
     }
 
     /// Reads a stored state. `done` is called once the change that `then` asks for is durable or has failed.
@@ -163,15 +217,14 @@ impl GroupWriter {
         self.send(WriterTask::Take { key, then, done: Box::new(done) });
     }
 
+    fn queue_task(&self, task: WriterTask) -> Option<ClosedTask> {
+        self.queue.push(task).err().map(|task| ClosedTask { task, tier: Arc::clone(&self.tier) })
+    }
+
     fn send(&self, task: WriterTask) {
-        match self.queue.push(task) {
-            Ok(()) => {}
-            Err(WriterTask::Write { make, done }) => {
-                done((0..make(&[]).len()).map(|n| (n, TierError::Closed)).collect());
-            }
-            Err(WriterTask::Take { key, then, done }) => {
-                done(then.outcome(&*self.tier, &key, Err(TierError::Closed), None));
-            }
+        match self.queue_task(task) {
+            None => self.wake(),
+            Some(closed) => closed.fail(),
         }
     }
 
@@ -188,15 +241,13 @@ impl GroupWriter {
 }
 
 impl WriterQueue {
-    /// Adds a task. If the queue is closed, the error is the task.
+    /// Adds a task. If the queue is closed, the error is the task. The caller notifies the thread.
     fn push(&self, task: WriterTask) -> Result<(), WriterTask> {
         let mut tasks = self.tasks.lock();
         if tasks.closed {
             return Err(task);
         }
         tasks.waiting.push_back(task);
-        drop(tasks);
-        self.added.notify_one();
         Ok(())
     }
 

@@ -227,7 +227,7 @@ fn enqueue(
     }
     job.load.metrics.queued();
     let req = table.submit(now, job, submit);
-    let actions = ModelScheduler::take_actions(&mut table, now);
+    let actions = model.take_actions(&mut table, now);
     drop(table);
     // A new sequence may leave less room for freed memory.
     model.chunk_cache.trim();

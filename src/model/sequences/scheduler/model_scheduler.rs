@@ -26,6 +26,7 @@ use crate::sync::{AtomicU64, Mutex};
 use super::admission::RequestAdmission;
 use super::carry_out::{ActingThread, carry_out};
 use super::loads::{LoadsNow, ModelLoads};
+use super::to_store;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -263,10 +264,12 @@ impl ModelScheduler {
         self.locked(now, |table| table.give_back(now, finished));
     }
 
-    /// The actions to carry out once the lock is released.
-    pub(in crate::model::sequences) fn take_actions(table: &mut Table, now: Time) -> DeferredActions {
+    /// The actions to carry out once the lock is released. Work for the store is in its queue then.
+    pub(in crate::model::sequences) fn take_actions(self: &Arc<Self>, table: &mut Table, now: Time) -> DeferredActions {
         sealing::work(table, now);
-        table.take_actions()
+        let mut actions = table.take_actions();
+        to_store::queue(self, &mut actions);
+        actions
     }
 
     // === after the lock ===
@@ -289,7 +292,7 @@ impl ModelScheduler {
     ) -> T {
         let mut table = self.table.lock();
         let outcome = what(&mut table);
-        let actions = Self::take_actions(&mut table, now);
+        let actions = self.take_actions(&mut table, now);
         drop(table);
         carry_out(self, thread, actions, now);
         outcome

@@ -57,7 +57,7 @@ impl ModelScheduler {
             return;
         }
         let before = table.change_policy(now, load, change);
-        let actions = table.take_actions();
+        let actions = self.take_actions(&mut table, now);
         drop(table);
         drop(before);
         self.act(actions, now);

@@ -18,6 +18,7 @@ use crate::processing::CallFacts;
 use crate::state::tier::{EndedState, StateHead};
 
 use super::batch::TakenBatch;
+use super::deferred_actions::StoreAction;
 use super::imports::Import;
 use super::job_stage::JobStage;
 use super::live_sequences::{Live, StateOrigin};
@@ -352,7 +353,7 @@ impl Table {
     /// Lets the store forget a state, and remember this end.
     pub(in crate::model::sequences) fn forget_as(&mut self, id: Id, incarnation: u64, ended: Option<EndedState>) {
         self.pending_ends.begin(&id);
-        self.actions.forgotten.push(Forgotten { id, incarnation, ended });
+        self.actions.to_store.push(StoreAction::Forget(Forgotten { id, incarnation, ended }));
     }
 
     /// How a sequence ended, as the store remembers it.
