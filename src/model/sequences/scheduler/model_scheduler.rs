@@ -8,6 +8,8 @@ use sequor_core::{
     Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time, Tombstone, Usage,
 };
 
+#[cfg(test)]
+use crate::ensemble::EnsembleGate;
 use crate::error::EndedBy;
 use crate::executor::ExecutorHandle;
 use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
@@ -165,6 +167,12 @@ impl ModelScheduler {
     pub(in crate::model) fn apply(self: &Arc<Self>, event: Event) {
         let now = self.now();
         self.locked(now, |table| table.apply(now, event));
+    }
+
+    /// Number of requests that wait in front of the newest ensemble of this name.
+    #[cfg(test)]
+    pub(in crate::model) fn waiting_at_gate(&self) -> usize {
+        self.members.lock().last().map_or(0, |(_, members)| members.gates.waiting(EnsembleGate::Whole))
     }
 
     // === for operators ===
