@@ -2,6 +2,7 @@
 //! state is durable.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ use crate::config::model::settings::DurabilityWhen;
 use crate::model::runtime::Clock;
 use crate::state::tier::{
     AfterTake, ClosedTask, EndedState, FailedChanges, GroupWriter, SharedHost, SharedStore, StateHead, Successions,
-    TakenState, Tier, TierChange, TierError, TierKey, TierUsage, VersionDigest,
+    TakenState, Tier, TierChange, TierError, TierKey, TierUsage, VersionDigest, task_panicked,
 };
 use crate::sync::Mutex;
 
@@ -296,7 +297,12 @@ impl StateTier for SequenceStore {
             sealed(failed.map(|(place, error)| (place, why(error))).collect());
         };
         let running = self.running();
-        self.writer.queue_write(move |before| changes(&*tier, before, batch, running), done)
+        let make = move |before: &[TierChange]| {
+            // All states of the batch fail then, and not only the first one.
+            let made = catch_unwind(AssertUnwindSafe(|| changes(&*tier, before, batch, running)));
+            made.unwrap_or_else(|_| std::iter::repeat_with(|| Err(task_panicked())).take(count).collect())
+        };
+        self.writer.queue_write(make, done)
     }
 
     fn wake(&self) {

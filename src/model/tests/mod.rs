@@ -14,6 +14,7 @@ mod imports;
 mod initializers;
 mod inline_steps;
 mod machine;
+mod panics;
 mod pending_ends;
 mod processors;
 mod rates;

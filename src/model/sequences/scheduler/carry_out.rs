@@ -1,12 +1,14 @@
 //! Carries out the actions that a model's table asked for, once its lock is released.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use sequor_core::{Id, LoadId, Req, Time};
 
 use crate::executor::ExecutorHandle;
 use crate::model::load::{run_with_plugins, submit_to_plugins};
-use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer, RecentRefusals};
+use crate::model::sequences::jobs::{
+    LentRequest, PostTask, PrepareHost, PrepareTask, Preparer, RecentRefusals, TaskGuard,
+};
 use crate::model::sequences::offloaded::KeptStore;
 use crate::model::sequences::table::{DeferredActions, PluginStages, PolicyNotice, Table};
 use crate::model::sequences::write_back::{SpillHost, spill};
@@ -109,20 +111,22 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
 fn prepare<H: ActionHost>(host: &Arc<H>, LentRequest { req, load }: LentRequest) {
     let host = Arc::downgrade(host);
     let prepare = move || {
-        let Some(host) = host.upgrade() else { return };
-        let mut task = None;
-        host.with_table(&mut |table| task = table.begin_prepare(req));
+        let Some(model) = host.upgrade() else { return };
+        let (mut task, guard) = (None, TaskGuard::new(host, req));
+        model.with_table(&mut |table| task = table.begin_prepare(req));
         // Preparing a request that was cancelled while it waited would be wasted.
         if let Some(task) = task {
-            Preparer(host).prepare(task);
+            Preparer(model).prepare(PrepareTask { guard: Some(guard), ..task });
         }
     };
     submit_to_plugins(&load, Box::new(prepare));
 }
 
 /// Lets the processors of a request's load finish it, on their threads.
-fn post<H: ActionHost>(host: &Arc<H>, task: PostTask) {
+fn post<H: ActionHost>(host: &Arc<H>, mut task: PostTask) {
     let (load, host) = (Arc::clone(&task.load), Arc::downgrade(host));
+    let of_task: Weak<H> = Weak::clone(&host);
+    task.guard = Some(TaskGuard::new(of_task, task.req));
     let post = move || {
         let load = Arc::clone(&task.load);
         let finish = async move {

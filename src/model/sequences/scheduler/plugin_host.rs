@@ -114,6 +114,10 @@ impl PrepareHost for ModelScheduler {
         self.change(|table, now| table.prepared(now, req, prepared, beginning));
     }
 
+    fn task_failed(self: Arc<Self>, req: Req) {
+        self.change(|table, now| table.task_failed(now, req));
+    }
+
     fn is_preparing(&self, req: Req) -> bool {
         self.table.lock().core.is_preparing(req)
     }

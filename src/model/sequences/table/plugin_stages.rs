@@ -45,6 +45,10 @@ pub(in crate::model::sequences) trait PluginStages {
 
     /// Applies the outcome of finishing a request. If the processors failed, its sequence ends: the run is committed and not answered.
     fn posted(&mut self, now: Time, req: Req, finished: FinishedJob);
+
+    /// Refuses a request whose task has panicked, if it still waits for that task. As with other failures, its sequence goes on only if
+    /// nothing of the request has run.
+    fn task_failed(&mut self, now: Time, req: Req);
 }
 
 impl PluginStages for Table {
@@ -60,7 +64,7 @@ impl PluginStages for Table {
         let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
         let lives = live.map(|live| live.scratch.clone());
         let scratch = lives.or_else(|| kept_scratch.clone()).unwrap_or_default();
-        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, brought, gone })
+        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, brought, gone, guard: None })
     }
 
     fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob, beginning: Beginning) {
@@ -142,6 +146,31 @@ impl PluginStages for Table {
         }
         if let Some(event) = self.done_posting(req) {
             self.apply(now, event);
+        }
+    }
+
+    fn task_failed(&mut self, now: Time, req: Req) {
+        let is_preparing = self.core.is_preparing(req);
+        let Some(stage) = self.jobs.get_mut(req) else { return };
+        let is_posting = matches!(stage, JobStage::Posting(_));
+        let Some(job) = stage.job_mut() else { return };
+        let name = &job.load.settings.name;
+        let failure = Failure::Internal(format!("a task of the plug-ins of model '{name}' has panicked"));
+        if is_preparing {
+            if let Some(processed) = &mut job.processed {
+                processed.refusal = Some(failure);
+            }
+            self.set_stage(req, JobStage::Queued);
+            let refusal = Refusal::Failed(BY_PROCESSOR);
+            self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: false }));
+        } else if is_posting {
+            job.answer = Some(Err(failure));
+            let (seq, why) = (job.seq, if job.facts.start { EndReason::Failed } else { EndReason::Broken });
+            job.set_refused(seq.is_none());
+            if let Some(seq) = seq {
+                self.apply(now, Event::End(seq, why));
+            }
+            self.apply(now, Event::Posted(req));
         }
     }
 }

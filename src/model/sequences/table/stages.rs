@@ -169,7 +169,8 @@ impl Table {
         let processed = job.processed.as_mut()?;
         let (facts, pending) = (processed.facts.clone(), processed.pending.take()?);
         let gone = processed.watch(false);
-        Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs), gone })
+        let outputs = std::mem::take(&mut processed.outputs);
+        Some(PostTask { req, load, facts, pending, outputs, gone, guard: None })
     }
 
     /// Continues a request whose processors are done. Returns an event if nothing must be written before its answer.
