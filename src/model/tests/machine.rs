@@ -88,6 +88,10 @@ impl Tier for SlowTier {
         self.0.head(key)
     }
 
+    fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
+        self.0.may_have(key, incarnation)
+    }
+
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
         self.0.list(model)
     }

@@ -67,6 +67,10 @@ impl Tier for PickyTier {
         self.tier.head(key)
     }
 
+    fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
+        self.tier.may_have(key, incarnation)
+    }
+
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
         self.tier.list(model)
     }
@@ -392,4 +396,19 @@ fn a_writer_whose_thread_has_panicked_is_closed_and_fails_the_waiting_tasks() {
     assert_eq!(receiver.recv().unwrap(), [(0, TierError::Closed)]);
     assert_eq!(written(&writer, vec![put(4, 1, 1, b"state")]), [(0, TierError::Closed)]);
     writer.close();
+}
+
+/// The disk reports an error for a write that it has done, and then fails altogether. Meanwhile the sequence has ended.
+#[test]
+fn the_removal_of_a_state_whose_commit_failed_is_owed() {
+    let file = File::default();
+    let (store, writer) = picky(&file, 0, AT_ONCE);
+    file.0.lock().fails_late = true;
+    assert_eq!(written(&writer, vec![put(1, 1, 1, b"state")]).len(), 1);
+    (file.0.lock().fails_late, file.0.lock().fails) = (false, Some(io::ErrorKind::Other));
+    assert_eq!(written(&writer, vec![remove(1)]).len(), 1);
+    file.0.lock().fails = None;
+    writer.close();
+    assert_eq!(store.ids(), [0; 0]);
+    assert_eq!(kept(&tier(&file, u64::MAX).unwrap()), BTreeMap::new());
 }
