@@ -3,6 +3,7 @@
 mod calls;
 mod cancellation;
 mod captures;
+mod displaced_states;
 mod ensemble_bounds;
 mod ensemble_inline;
 mod ensemble_reloads;

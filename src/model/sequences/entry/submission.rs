@@ -221,7 +221,9 @@ fn enqueue(
         return Ok(Enqueued::Moved(job));
     }
     if let Err(failure) = admit(model, &mut table, (&mut job, &mut submit), owner, now) {
+        let unneeded = std::mem::take(&mut table.actions.unneeded);
         drop(table);
+        drop(unneeded);
         model.refusals.note(now, &job.id, &failure);
         return Err(failure);
     }

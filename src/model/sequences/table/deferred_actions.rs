@@ -12,6 +12,7 @@ use crate::model::sequences::jobs::{Job, LentRequest, PostTask, RecentRefusals};
 use crate::model::sequences::offloaded::{Forgotten, StoreTask};
 use crate::recording::Recorder;
 use crate::scheduling::Decider;
+use crate::state::budget::Unneeded;
 use crate::state::tier::ClosedTask;
 
 use super::batch::SealAction;
@@ -78,6 +79,8 @@ pub(in crate::model::sequences) struct DeferredActions {
     pub(in crate::model::sequences) ended_ensembles: Vec<(Arc<MemberSequences>, EndReason)>,
     /// Sequences of ensembles for which a member has ended its own sequence.
     pub(in crate::model::sequences) lost_members: Vec<(SequenceHolder, EndReason)>,
+    /// Values that are not needed any more.
+    pub(in crate::model::sequences) unneeded: Vec<Unneeded>,
     /// The next deadline of the core.
     pub(in crate::model) due: Option<Time>,
 }

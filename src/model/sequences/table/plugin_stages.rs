@@ -13,6 +13,7 @@ use crate::model::sequences::jobs::{
     Processed, failure,
 };
 use crate::processing::{ProcessorRefusal, RefusedBy};
+use crate::state::budget::Unneeded;
 
 use super::job_stage::JobStage;
 use super::model_table::Table;
@@ -68,7 +69,10 @@ impl PluginStages for Table {
     }
 
     fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob, beginning: Beginning) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else {
+            // Dropping the permit lets another START go on.
+            return self.actions.unneeded.push(Unneeded::new((prepared, beginning)));
+        };
         let (seq, load) = (job.seq.filter(|_| job.facts.start), Arc::clone(&job.load));
         let Beginning { first, steps, held, permit } = beginning;
         let first_steps = FirstSteps { all: steps.len(), left: steps.len(), permit, held };
@@ -119,7 +123,9 @@ impl PluginStages for Table {
     }
 
     fn posted(&mut self, now: Time, req: Req, (finished, scratch): FinishedJob) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else {
+            return self.actions.unneeded.push(Unneeded::new((finished, scratch)));
+        };
         let (seq, start, id) = (job.seq, job.facts.start, job.id.clone());
         let mut by = None;
         let ends = match finished {
@@ -226,4 +232,45 @@ fn runs_of(processed: &mut Processed, runs: VecDeque<ModelRun>) -> Preparation {
     let count = u32::try_from(runs.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
     processed.runs = runs;
     if count == NonZeroU32::MIN { Preparation::Run(meta) } else { Preparation::RunSteps(meta, count) }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::initializing::{KeptLookup, KeptStates, Waiting};
+    use crate::processing::SequenceScratch;
+    use crate::state::budget::Budget;
+    use crate::telemetry::KeptMetrics;
+
+    /// Records that it goes on.
+    struct NextStart(Arc<AtomicBool>);
+
+    impl Waiting for NextStart {
+        fn resume(self: Box<Self>, _: KeptLookup, _: bool) {
+            self.0.store(true, Ordering::Release);
+        }
+
+        fn is_over(&mut self) -> bool {
+            false
+        }
+    }
+
+    /// It goes on in the thread that drops the first START's permit, which must not hold the model's lock.
+    #[test]
+    fn the_next_start_does_not_go_on_under_the_lock_if_the_first_is_over_once_it_is_prepared() {
+        let kept = KeptStates::new(u64::MAX, Budget::new(u64::MAX), KeptMetrics::default());
+        let KeptLookup::Missing(permit) = kept.find_now("a") else { panic!("nothing is kept") };
+        let goes_on = Arc::new(AtomicBool::new(false));
+        kept.find("a", Box::new(NextStart(Arc::clone(&goes_on))));
+        let (mut table, gone) = (Table::new(Duration::ZERO), Req::new(0, NonZeroU32::MIN));
+        let prepared = PreparedJob::Reply { answer: Vec::new(), scratch: SequenceScratch::default() };
+        table.prepared(Time::ZERO, gone, prepared, Beginning { permit: Some(permit), ..Beginning::default() });
+        assert!(!goes_on.load(Ordering::Acquire));
+        drop(table.take_actions());
+        assert!(goes_on.load(Ordering::Acquire));
+    }
 }
