@@ -4,6 +4,8 @@
 //! A request passes the gate of the whole ensemble once it has all its slots, and holds its place there until it ends. The steps of
 //! admitted requests can always run, so gates cannot wait for each other. The gate of the whole ensemble also bounds the number of requests
 //! that wait between two steps.
+//!
+//! Requests that are over while they wait are removed once the queue has twice the length that it had after the last removal.
 
 use std::collections::VecDeque;
 
@@ -16,6 +18,12 @@ pub(crate) enum EnsembleGate {
     Whole,
     /// In front of one step.
     Step(usize),
+}
+
+/// A request at a gate.
+pub(crate) trait GatedRequest {
+    /// Whether it needs no place any more. Called under the gate's lock, so it must call no gate.
+    fn is_over(&self) -> bool;
 }
 
 /// The gates of an ensemble. `T` is a waiting request.
@@ -36,13 +44,36 @@ struct GateState<T> {
     maximum: u32,
     inside: u32,
     waiting: VecDeque<T>,
+    /// At this length, a request that comes removes those that are over. Nothing else bounds their number.
+    prune_at: usize,
     /// Whether a thread is admitting waiting requests. Before it stops, it looks for one more.
     is_admitting: bool,
 }
 
-impl<T> GateState<T> {
+/// Requests that may wait before those that are over are looked for.
+const FEW: usize = 16;
+
+impl<T: GatedRequest> GateState<T> {
     fn new(maximum: u32) -> Mutex<GateState<T>> {
-        Mutex::new(GateState { maximum, inside: 0, waiting: VecDeque::new(), is_admitting: false })
+        Mutex::new(GateState { maximum, inside: 0, waiting: VecDeque::new(), prune_at: FEW, is_admitting: false })
+    }
+
+    /// Queues a request. Returns those that are over.
+    fn push(&mut self, request: T) -> Vec<T> {
+        let mut over = Vec::new();
+        if self.waiting.len() >= self.prune_at {
+            for before in std::mem::take(&mut self.waiting) {
+                if before.is_over() { over.push(before) } else { self.waiting.push_back(before) }
+            }
+            self.limit_growth();
+        }
+        self.waiting.push_back(request);
+        over
+    }
+
+    /// Lets the queue grow to twice its length before the next look.
+    fn limit_growth(&mut self) {
+        self.prune_at = (2 * self.waiting.len()).max(FEW);
     }
 
     /// The next request to admit. If there is none, clears `is_admitting`.
@@ -50,6 +81,9 @@ impl<T> GateState<T> {
         let next = if self.inside < self.maximum { self.waiting.pop_front() } else { None };
         if next.is_some() {
             self.inside += 1;
+            if 4 * self.waiting.len() < self.prune_at {
+                self.limit_growth();
+            }
         } else {
             self.is_admitting = false;
         }
@@ -57,7 +91,7 @@ impl<T> GateState<T> {
     }
 }
 
-impl<T> EnsembleGates<T> {
+impl<T: GatedRequest> EnsembleGates<T> {
     /// Creates gates that admit `maximum` requests into each step, and `steps` times as many into the whole ensemble.
     pub(crate) fn new(steps: usize, maximum: Option<u32>) -> EnsembleGates<T> {
         let gates = |maximum: u32| Gates {
@@ -80,12 +114,21 @@ impl<T> EnsembleGates<T> {
         let Some(gate) = self.find(gate) else { return true };
         let mut gate = gate.lock();
         let enters = gate.inside < gate.maximum && gate.waiting.is_empty();
-        if enters {
+        let over = if enters {
             gate.inside += 1;
+            Vec::new()
         } else {
-            gate.waiting.push_back(request);
-        }
+            gate.push(request)
+        };
+        drop(gate);
+        drop(over);
         enters
+    }
+
+    /// Number of requests in the queue of a gate.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self, gate: EnsembleGate) -> usize {
+        self.find(gate).map_or(0, |gate| gate.lock().waiting.len())
     }
 
     /// Removes a request from the gate and calls `admit`, without the gate's lock, for each request that enters in its place. If a request
@@ -113,8 +156,59 @@ impl<T> EnsembleGates<T> {
 mod tests {
     use std::cell::RefCell;
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Weak};
 
     use super::*;
+
+    impl GatedRequest for char {
+        fn is_over(&self) -> bool {
+            false
+        }
+    }
+
+    impl GatedRequest for i32 {
+        fn is_over(&self) -> bool {
+            false
+        }
+    }
+
+    impl GatedRequest for () {
+        fn is_over(&self) -> bool {
+            false
+        }
+    }
+
+    /// Over once its client has dropped the other half.
+    impl GatedRequest for Weak<char> {
+        fn is_over(&self) -> bool {
+            self.strong_count() == 0
+        }
+    }
+
+    #[test]
+    fn requests_that_are_over_do_not_gather_at_a_full_gate() {
+        let gates = EnsembleGates::new(1, Some(1));
+        let gate = EnsembleGate::Whole;
+        let enter = |request: &Arc<char>| gates.enter(gate, Arc::downgrade(request));
+        let inside = Arc::new('a');
+        assert!(enter(&inside));
+        let mut live = Vec::new();
+        for n in 0..10_000 {
+            let request = Arc::new('b');
+            assert!(!enter(&request));
+            if n % 100 == 0 {
+                live.push(request);
+            }
+        }
+        assert!(gates.waiting(gate) <= 2 * live.len() + FEW, "{} wait", gates.waiting(gate));
+        let admitted = RefCell::new(0);
+        while gates.waiting(gate) > 0 {
+            gates.leave(gate, |next| *admitted.borrow_mut() += u32::from(!next.is_over()));
+        }
+        assert_eq!(admitted.into_inner(), 100, "those that are not over have kept their places");
+        (0..1000).for_each(|_| assert!(!enter(&Arc::new('c'))));
+        assert!(gates.waiting(gate) <= 2 * FEW, "a long queue before changes nothing");
+    }
 
     #[test]
     fn a_full_step_lets_the_next_one_in_when_one_leaves() {

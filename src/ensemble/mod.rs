@@ -10,6 +10,6 @@ mod gate;
 mod plan;
 mod walk;
 
-pub(crate) use gate::{EnsembleGate, EnsembleGates};
+pub(crate) use gate::{EnsembleGate, EnsembleGates, GatedRequest};
 pub(crate) use plan::{EnsembleFault, EnsemblePlan, MemberSignature, MemberStep};
 pub(crate) use walk::FlowProgress;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::state::StateValues;
-use crate::state::budget::{Budget, Reclaimable, Ticket};
+use crate::state::budget::{Budget, Reclaimable, Ticket, Unneeded};
 use crate::telemetry::KeptMetrics;
 
 /// Bytes counted for each entry in addition to its states and its name.
@@ -143,14 +143,12 @@ impl KeptStates {
         self.inner.lock().bytes
     }
 
-    /// Drops the least recently used states. False if none are kept.
-    pub fn drop_one(&self) -> bool {
-        let dropped = self.inner.lock().drop_least_used();
-        if let Some(entry) = &dropped {
-            self.metrics.evicted();
-            self.metrics.add_bytes(-signed(entry.ticket.bytes()));
-        }
-        dropped.is_some()
+    /// Takes out the least recently used states. `None` if none are kept.
+    pub fn take_one(&self) -> Option<StateValues> {
+        let KeptEntry { values, ticket, .. } = self.inner.lock().drop_least_used()?;
+        self.metrics.evicted();
+        self.metrics.add_bytes(-signed(ticket.bytes()));
+        Some(values)
     }
 
     /// Drops all kept states. The results of steps that run now are not kept either.
@@ -228,8 +226,8 @@ impl Reclaimable for KeptStates {
         self.inner.lock().by_use.first_key_value().map(|(used, _)| *used)
     }
 
-    fn reclaim(&self) -> bool {
-        self.drop_one()
+    fn reclaim(&self) -> Option<Unneeded> {
+        self.take_one().map(Unneeded::new)
     }
 }
 

@@ -28,8 +28,23 @@ pub trait Reclaimable: fmt::Debug + Send + Sync {
     /// The last use, by [`Budget::next_use`], of the part that it would release next. `None`: it holds nothing.
     fn least_use(&self) -> Option<u64>;
 
-    /// Releases its least recently used part. Returns false if it holds nothing.
-    fn reclaim(&self) -> bool;
+    /// Releases its least recently used part. The bytes of the part are free when this returns. `None`: it holds nothing.
+    fn reclaim(&self) -> Option<Unneeded>;
+}
+
+/// A value that is not needed any more. Freeing it takes time, so a caller that holds a lock drops it after that.
+pub struct Unneeded(#[allow(dead_code, reason = "it is only dropped")] Box<dyn Send>);
+
+impl Unneeded {
+    pub fn new(of: impl Send + 'static) -> Unneeded {
+        Unneeded(Box::new(of))
+    }
+}
+
+impl fmt::Debug for Unneeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unneeded")
+    }
 }
 
 /// A state does not fit within the limit.
@@ -77,11 +92,18 @@ impl Budget {
     /// Takes these bytes until the ticket is dropped. If there is no room, holders release reclaimable bytes, provided that this makes
     /// enough room.
     pub fn take(&self, bytes: u64) -> Result<Ticket, NoRoom> {
+        self.take_under_lock(bytes, &mut Vec::new())
+    }
+
+    /// Same as [`Self::take`], for a caller that holds a lock. What the holders release is added to `released`.
+    pub fn take_under_lock(&self, bytes: u64, released: &mut Vec<Unneeded>) -> Result<Ticket, NoRoom> {
         loop {
-            match self.take_free(bytes) {
-                Err(no_room) if self.makes_room(&no_room) => {}
-                taken => return taken,
-            }
+            let no_room = match self.take_free(bytes) {
+                Ok(ticket) => return Ok(ticket),
+                Err(no_room) => no_room,
+            };
+            let Some(part) = self.make_room(&no_room) else { return Err(no_room) };
+            released.push(part);
         }
     }
 
@@ -94,16 +116,16 @@ impl Budget {
         }
     }
 
-    /// Makes the holder of the least recently used bytes release them. Returns false if all reclaimable bytes together would not be enough.
-    fn makes_room(&self, NoRoom { wanted, used, limit }: &NoRoom) -> bool {
+    /// Makes the holder of the least recently used bytes release them. `None` if all reclaimable bytes together would not be enough.
+    fn make_room(&self, NoRoom { wanted, used, limit }: &NoRoom) -> Option<Unneeded> {
         let holders: Vec<Arc<dyn Reclaimable>> = self.0.reclaimable.lock().iter().filter_map(Weak::upgrade).collect();
         let all: u64 = holders.iter().map(|holder| holder.bytes()).sum();
         if used.saturating_sub(all).checked_add(*wanted).is_none_or(|least| least > *limit) {
-            return false;
+            return None;
         }
         let oldest =
             holders.iter().filter_map(|holder| Some((holder.least_use()?, holder))).min_by_key(|(used, _)| *used);
-        oldest.is_some_and(|(_, holder)| holder.reclaim())
+        oldest.and_then(|(_, holder)| holder.reclaim())
     }
 }
 
@@ -188,9 +210,12 @@ mod tests {
             self.0.lock().first().map(|(used, _)| *used)
         }
 
-        fn reclaim(&self) -> bool {
+        fn reclaim(&self) -> Option<Unneeded> {
             let mut all = self.0.lock();
-            !all.is_empty() && all.remove(0).1.bytes() > 0
+            (!all.is_empty()).then(|| {
+                drop(all.remove(0));
+                Unneeded::new(())
+            })
         }
     }
 

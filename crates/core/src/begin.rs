@@ -116,6 +116,7 @@ impl Core {
             began: now,
             touched: now,
             idle: state.idle_of(submit),
+            idle_entry: 0,
             backlogged_at: now,
             backlog_until: Time::NEVER,
             state_shape: state.spec.initial_state_shape,

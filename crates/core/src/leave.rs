@@ -95,7 +95,7 @@ impl Core {
         let (load, placement) = (s.load, s.placement);
         let Some(state) = load_in(&mut self.loads, load) else { return };
         match s.stage {
-            Some(Stage::Idle) => self.seq_links.remove(&mut state.idle, seq.ix),
+            Some(Stage::Idle) => self.remove_idle(seq),
             Some(Stage::Backlogged) => self.unbacklog(load, seq),
             Some(Stage::Ready) => {
                 if let Some(instance) = placement.and_then(|(n, _)| state.instances.get_mut(usize::from(n))) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::event::SlotOp;
 use crate::faults::{Planted, fault};
+use crate::idle::IdleSequences;
 use crate::ids::{LoadId, Req, RoundId, Seq, Slot};
 use crate::level_queue::LevelQueue;
 use crate::list::List;
@@ -45,8 +46,7 @@ pub(crate) struct LoadState {
     pub(crate) backlog_bytes: u64,
     /// Sequences or stateless requests in preparation that have no slot or place yet. They count as waiting.
     pub(crate) preparing: u32,
-    /// Sequences with a slot and no request, longest idle first.
-    pub(crate) idle: List,
+    pub(crate) idle: IdleSequences,
     /// Ready stateless requests.
     pub(crate) ready: LevelQueue,
     /// Requests whose answers leave in the order in which they were taken, and whether each is done. `None` is a refused one.
@@ -160,7 +160,7 @@ impl LoadState {
             admitting: false,
             backlog_bytes: 0,
             preparing: 0,
-            idle: List::default(),
+            idle: IdleSequences::default(),
             ready: LevelQueue::default(),
             turns: VecDeque::new(),
             first_turn: 0,

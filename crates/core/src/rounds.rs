@@ -234,10 +234,11 @@ impl Core {
         let room = state.room();
         let window = hooks.shown(state.spec.limits.candidates) as usize;
         let heads: Vec<u32> = state.backlog.iter(&self.seq_links).take(window).collect();
-        let idle: Vec<u32> = self.seq_links.iter(&state.idle).take(window).collect();
+        let state = self.load(load)?;
+        let idle: Vec<Seq> = self.idle_in_order(state).take(window).collect();
         let mut victims = Columns { now: now.0, ..Columns::default() };
         let mut behind = Vec::new();
-        for seq in idle.into_iter().filter_map(|ix| self.seqs.key_at(ix)) {
+        for seq in idle {
             self.show_victim(seq, hooks, &mut victims);
             behind.push(seq);
         }

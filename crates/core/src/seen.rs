@@ -56,12 +56,6 @@ impl Core {
         !self.leaving.is_empty()
     }
 
-    /// The sequences of a load that hold a slot and wait for a request, the longest idle first.
-    pub fn idle_sequences(&self, load: LoadId) -> impl Iterator<Item = Seq> + '_ {
-        let idle = self.load(load).map(|load| self.seq_links.iter(&load.idle));
-        idle.into_iter().flatten().filter_map(|ix| self.seqs.key_at(ix))
-    }
-
     fn view(&self, seq: Seq, s: &Sequence) -> Option<SequenceView> {
         Some(SequenceView {
             seq,

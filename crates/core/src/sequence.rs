@@ -76,6 +76,8 @@ pub(crate) struct Sequence {
     pub(crate) touched: Time,
     /// The allowed idle time; `None` means no limit.
     pub(crate) idle: Option<Duration>,
+    /// The number of its last entry into the idle sequences of its load.
+    pub(crate) idle_entry: u64,
     pub(crate) backlogged_at: Time,
     pub(crate) backlog_until: Time,
     pub(crate) state_shape: u64,

@@ -109,7 +109,7 @@ impl Core {
     /// The sequence that has been idle longest, if idle ones may be evicted.
     pub(crate) fn victim(&self, load: &LoadState) -> Option<Seq> {
         load.spec.idle_soft?;
-        load.idle.front().and_then(|ix| self.seqs.key_at(ix))
+        self.idle_in_order(load).next()
     }
 
     /// The victim, if it has been idle for long enough.
@@ -169,9 +169,7 @@ impl Core {
     fn enter_idle(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         self.set_stage(seq, Stage::Idle);
         let Some(load) = self.seqs.get(seq).map(|s| s.load) else { return };
-        if let Some(state) = load_in(&mut self.loads, load) {
-            self.seq_links.push_back(&mut state.idle, seq.ix);
-        }
+        self.add_idle(seq);
         self.arm_sequence(seq);
         self.arm_load(load, now);
         if self.load(load).is_some_and(|l| l.external.is_some_and(|h| h.admit)) {

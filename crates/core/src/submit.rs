@@ -130,6 +130,10 @@ impl Core {
         }
         let Some(s) = self.seqs.get(seq) else { return Err(Refusal::Unknown(None)) };
         let (load, stage) = (s.load, s.stage);
+        if stage == Some(Stage::Idle) {
+            // Before a START can change who holds it, which decides its list.
+            self.remove_idle(seq);
+        }
         self.queue(now, seq, load, submit);
         if submit.start {
             let idle = self.load(load).and_then(|l| l.idle_of(submit));
@@ -138,12 +142,7 @@ impl Core {
             }
         }
         match stage {
-            Some(Stage::Idle) => {
-                if let Some(state) = load_in(&mut self.loads, load) {
-                    self.seq_links.remove(&mut state.idle, seq.ix);
-                }
-                self.advance(now, seq, out);
-            }
+            Some(Stage::Idle) => self.advance(now, seq, out),
             Some(Stage::Running) if fault(Planted::TwoInFlight) => self.advance(now, seq, out),
             Some(Stage::Backlogged) => {
                 if let Some(state) = load_in(&mut self.loads, load) {
@@ -160,9 +159,9 @@ impl Core {
     fn touch(&mut self, now: Time, seq: Seq) {
         let Some(s) = self.seqs.get_mut(seq) else { return };
         s.touched = now;
-        if let (Some(Stage::Idle), Some(state)) = (s.stage, load_in(&mut self.loads, s.load)) {
-            self.seq_links.remove(&mut state.idle, seq.ix);
-            self.seq_links.push_back(&mut state.idle, seq.ix);
+        if s.stage == Some(Stage::Idle) {
+            self.remove_idle(seq);
+            self.add_idle(seq);
         }
     }
 

@@ -164,6 +164,34 @@ fn a_start_of_an_ensemble_has_its_slot_before_it_is_prepared_and_its_sequence_do
     assert_eq!(rig.core.tombstone(&Id::Int(1)).map(|stone| stone.why), Some(EndReason::Member));
 }
 
+/// They do not leave for the store, and a search for one that can must not pass all of them.
+#[test]
+fn sequences_of_ensembles_are_not_among_the_idle_ones_and_are_evicted_in_their_order() {
+    let mut rig = Rig::new(LoadSpec { idle_soft: Some(std::time::Duration::ZERO), ..spec(oldest(4), 4) });
+    for (id, origin) in [(1, 1), (2, 0), (3, 1), (4, 0)] {
+        let req = rig.submit_with(id, true, false, |submit| submit.origin = origin);
+        if origin != 0 {
+            rig.apply(Event::Prepared(key(req), Preparation::Run(RequestMeta::default())));
+        }
+        assert_eq!(rig.drain(), [1]);
+    }
+    let idle = |rig: &Rig| -> Vec<Id> {
+        rig.core.idle_sequences(LoadId::FIRST).filter_map(|seq| rig.core.id_of(seq).cloned()).collect()
+    };
+    assert_eq!(idle(&rig), [2, 4].map(Id::Int));
+    // An ensemble restarts its sequence, which is the last one to become idle then.
+    let again = rig.submit_with(1, true, false, |submit| submit.origin = 1);
+    rig.apply(Event::Prepared(key(again), Preparation::Run(RequestMeta::default())));
+    rig.drain();
+    assert_eq!(idle(&rig), [2, 4].map(Id::Int));
+    for (new, evicted) in [(11, 2), (12, 3), (13, 4), (14, 1)] {
+        rig.submit(new, true, false);
+        assert_eq!(rig.drain(), [1]);
+        assert_eq!(rig.core.tombstone(&Id::Int(evicted)).map(|stone| stone.why), Some(EndReason::Evicted), "{evicted}");
+    }
+    assert_eq!(idle(&rig), [11, 12, 13, 14].map(Id::Int));
+}
+
 #[test]
 fn many_sequences_that_end_without_a_run_leave_the_backlog_in_one_call() {
     let mut rig = prepares(1, 1);

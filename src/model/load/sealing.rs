@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sequor_core::{EndReason, Id};
 
 use crate::processing::SequenceScratch;
-use crate::state::tier::{EndedState, IdleTime, StateHead, Tier, TierChange, TierError, TierKey, find};
+use crate::state::tier::{ClosedTask, EndedState, IdleTime, StateHead, Tier, TierChange, TierError, TierKey, find};
 use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
 use crate::tensor::NamedTensor;
 
@@ -65,8 +65,12 @@ pub type Sealed = Box<dyn FnOnce(Vec<(usize, EndReason)>) + Send>;
 
 /// Where the states of sequences become durable.
 pub trait StateTier: Send + Sync + fmt::Debug {
-    /// Makes these states durable, and calls `sealed` once. Threads that run models call this without a lock, so it returns soon.
-    fn seal(&self, batch: BatchToSeal, sealed: Sealed);
+    /// Queues these states, behind those of earlier calls. `sealed` is called once: not by this call, because the caller holds the lock of a
+    /// model, so that its changes are queued in the order in which it makes them. Returns the task if the tier is closed.
+    fn seal(&self, batch: BatchToSeal, sealed: Sealed) -> Option<ClosedTask>;
+
+    /// Begins with the queued states, if it rests. Called without the lock.
+    fn wake(&self);
 }
 
 /// The changes for a batch: one for each of its states, then the ends of sequences.

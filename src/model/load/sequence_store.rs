@@ -2,6 +2,7 @@
 //! state is durable.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
@@ -12,8 +13,8 @@ use sequor_core::{EndReason, Id, Time};
 use crate::config::model::settings::DurabilityWhen;
 use crate::model::runtime::Clock;
 use crate::state::tier::{
-    AfterTake, EndedState, FailedChanges, GroupWriter, SharedHost, SharedStore, StateHead, Successions, TakenState,
-    Tier, TierChange, TierError, TierKey, TierUsage, VersionDigest,
+    AfterTake, ClosedTask, EndedState, FailedChanges, GroupWriter, SharedHost, SharedStore, StateHead, Successions,
+    TakenState, Tier, TierChange, TierError, TierKey, TierUsage, VersionDigest, task_panicked,
 };
 use crate::sync::Mutex;
 
@@ -228,25 +229,37 @@ impl SequenceStore {
         self.writer.tier().take_ended(model)
     }
 
-    /// Removes the state of an ended sequence, and stores how it ended. `done` runs on the store's thread, with the error if that failed.
-    pub(in crate::model) fn forget(
+    /// Queues the reading of a stored state, as [`StateTier::seal`] queues states.
+    pub(in crate::model) fn queue_take(
+        &self,
+        key: TierKey,
+        then: AfterTake,
+        done: impl FnOnce(TakenState) + Send + 'static,
+    ) -> Option<ClosedTask> {
+        self.writer.queue_take(key, then, done)
+    }
+
+    /// Queues the removal of an ended sequence's state, and how it ended, as [`StateTier::seal`] queues states. `done` gets the error if that
+    /// failed.
+    pub(in crate::model) fn queue_forget(
         &self,
         key: TierKey,
         incarnation: u64,
         ended: Option<EndedState>,
         done: impl FnOnce(Option<String>) + Send + 'static,
-    ) {
+    ) -> Option<ClosedTask> {
         let model = key.model.clone();
         let end = ended.map(|ended| TierChange::Remember { key: key.clone(), ended });
-        let changes = [TierChange::Remove { key, incarnation }].into_iter().chain(end).collect();
-        self.write(changes, move |mut failed| {
+        let changes = [Ok(TierChange::Remove { key, incarnation })].into_iter().chain(end.map(Ok)).collect();
+        let done = move |mut failed: FailedChanges| {
             // Then there is nothing of it here.
             failed.retain(|(_, error)| *error != TierError::Fenced);
             if let Some((_, error)) = failed.first() {
                 tracing::error!(model, %error, "the stored state of an ended sequence is not removed yet: the store tries again. After a crash before that, the sequence may come back");
             }
             done(failed.first().map(|(_, error)| error.to_string()));
-        });
+        };
+        self.writer.queue_write(move |_| changes, done)
     }
 
     /// Writes the waiting changes and closes the tier.
@@ -264,7 +277,7 @@ impl SequenceStore {
 }
 
 impl StateTier for SequenceStore {
-    fn seal(&self, batch: BatchToSeal, sealed: Sealed) {
+    fn seal(&self, batch: BatchToSeal, sealed: Sealed) -> Option<ClosedTask> {
         let (model, tier, count) = (batch.model.clone(), Arc::clone(self.writer.tier()), batch.states.len());
         let waits = !batch.behind;
         let done = move |failed: FailedChanges| {
@@ -284,6 +297,15 @@ impl StateTier for SequenceStore {
             sealed(failed.map(|(place, error)| (place, why(error))).collect());
         };
         let running = self.running();
-        self.writer.write(move |before| changes(&*tier, before, batch, running), done);
+        let make = move |before: &[TierChange]| {
+            // All states of the batch fail then, and not only the first one.
+            let made = catch_unwind(AssertUnwindSafe(|| changes(&*tier, before, batch, running)));
+            made.unwrap_or_else(|_| std::iter::repeat_with(|| Err(task_panicked())).take(count).collect())
+        };
+        self.writer.queue_write(make, done)
+    }
+
+    fn wake(&self) {
+        self.writer.wake();
     }
 }

@@ -55,6 +55,29 @@ fn many_requests_cancelled_at_a_gate_neither_run_nor_block_others() {
     assert_eq!(runs.load(Ordering::SeqCst), 2, "those that were cancelled did not run");
 }
 
+/// Nothing counts a request that was cancelled, so it must not stay at the gate until there is a place.
+#[test]
+fn cancelled_requests_do_not_gather_at_the_gate_of_an_ensemble() {
+    let (hook, release, runs) = stalled();
+    let models =
+        [("one", "", ensemble("one", &["p"], "max_inflight_requests: 1")), ("p", "identity INT32", PLAIN.to_owned())];
+    let rig = EnsembleRig::with(&models, Clock::default(), Some(hook));
+    let send = |value: i32| rig.repository.submit(request("one", 0, value, |s| s.id = Id::None)).unwrap();
+    let first = send(7);
+    while runs.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    let waiting: Vec<Pending> = (0..10).map(send).collect();
+    (0..1000).for_each(|n| drop(send(n)));
+    let model = rig.repository.0.catalog.entries.read()["one"].model.clone().unwrap();
+    assert!(model.waiting_at_gate() < 50, "{} wait", model.waiting_at_gate());
+    drop(release);
+    for (n, pending) in (0i32..).zip(waiting) {
+        assert_eq!(answer(pending).unwrap().outputs[0].tensor.data[..], n.to_le_bytes());
+    }
+    assert_eq!(answer(first).unwrap().outputs[0].tensor.data[..], 7i32.to_le_bytes());
+}
+
 /// The second step stalls. Meanwhile the first one must not run for all requests.
 #[test]
 fn requests_between_two_ensemble_steps_are_limited() {

@@ -37,6 +37,7 @@ pub(super) struct Machine {
     /// Gives a server its plug-ins.
     pub(super) equip: fn(&Path, &Repository),
     disk: Arc<SlowDisk>,
+    pub(super) backend: MockBackend,
 }
 
 /// Holds up commits or fails them, and counts them.
@@ -85,6 +86,10 @@ impl Tier for SlowTier {
 
     fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
         self.0.head(key)
+    }
+
+    fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
+        self.0.may_have(key, incarnation)
     }
 
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
@@ -138,6 +143,7 @@ impl Machine {
             clock: Clock::manual(),
             equip: |_, _| {},
             disk: Arc::default(),
+            backend: MockBackend::new(),
         };
         fs_err::create_dir_all(machine.model().join("1")).unwrap();
         fs_err::write(machine.model().join("config.pbtxt"), CONFIG.replace("STRATEGY", strategy)).unwrap();
@@ -210,7 +216,7 @@ impl Machine {
             clock,
             ..RepositoryOptions::default()
         };
-        let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
+        let repository = Repository::new(Arc::new(self.backend.clone()), options, Metrics::new(true)).unwrap();
         (self.equip)(self.folder.path(), &repository);
         load(&repository, &self.model());
         Server { repository, stopped: false }

@@ -3,6 +3,7 @@
 mod calls;
 mod cancellation;
 mod captures;
+mod displaced_states;
 mod ensemble_bounds;
 mod ensemble_inline;
 mod ensemble_reloads;
@@ -14,6 +15,7 @@ mod imports;
 mod initializers;
 mod inline_steps;
 mod machine;
+mod panics;
 mod pending_ends;
 mod processors;
 mod rates;
@@ -21,6 +23,7 @@ mod reloads;
 mod restarts;
 mod restarts_with_plugins;
 mod restarts_with_reloads;
+mod store_order;
 mod stores_under_pressure;
 mod tiers;
 

@@ -1,13 +1,18 @@
 //! Sequences of models with plug-ins across a restart: the scratch of processors stays with the state, and a first state is made once.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 
 use sequor_core::{EndReason, Refusal};
 
 use super::machine::{Machine, OLDEST, answered, start};
 use super::request;
 use super::{initializers, processors};
+use crate::backend::mock::MockBackend;
 use crate::error::Failure;
+use crate::model::sequences::restart;
 use crate::model::*;
 use crate::processing::PlaceRules;
 use crate::processing::wat_fixture::ProcessorWat;
@@ -231,4 +236,37 @@ fn a_sequence_that_ends_with_its_run_takes_no_other_of_its_batch_with_it() {
         assert_eq!(value(answer(second).unwrap()), 6, "{when}, {ends} ends");
         assert_eq!(server.repository.live(), 1);
     }
+}
+
+/// The server stops while a request is between two runs. Its state is neither that of before the request nor that of after it.
+#[test]
+fn a_sequence_that_has_run_in_part_when_the_server_stops_is_counted_as_lost() {
+    let (begun, running) = sync_channel(1);
+    let (goes_on, held) = sync_channel::<()>(1);
+    let (is_held, held) = (Arc::new(AtomicBool::new(false)), parking_lot::Mutex::new(held));
+    let holds = Arc::clone(&is_held);
+    let mut machine = machine("drain", processors::TOML, with_processors);
+    machine.backend = MockBackend::with_hook(Arc::new(move |_| {
+        if holds.swap(false, Ordering::AcqRel) {
+            begun.send(()).unwrap();
+            held.lock().recv().unwrap();
+        }
+    }));
+    let server = machine.serve();
+    assert_eq!(server.sum(7, 5, start), 10_005);
+    is_held.store(true, Ordering::Release);
+    // It has two runs.
+    let in_part = server.repository.submit(request(7, 100, |_| {})).unwrap();
+    running.recv().unwrap();
+    let model = server.repository.0.catalog.entries.read()["sum"].model.clone().unwrap();
+    let left = std::thread::scope(|scope| {
+        let stopping = scope.spawn(|| restart::keep_live(&model));
+        while !model.loads().iter().any(|load| load.mail.iter().any(|mailbox| mailbox.is_full())) {
+            std::thread::yield_now();
+        }
+        goes_on.send(()).unwrap();
+        stopping.join().unwrap()
+    });
+    assert_eq!((left.kept, left.lost, left.why.is_some()), (0, 1, true), "{left:?}");
+    answered(in_part);
 }

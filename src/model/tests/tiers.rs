@@ -12,6 +12,7 @@ use crate::backend::mock::MockBackend;
 use crate::device::stand_in::StandIns;
 use crate::error::Failure;
 use crate::model::*;
+use crate::state::tier::ClosedTask;
 use crate::telemetry::Metrics;
 
 const CONFIG: &str = r#"
@@ -36,9 +37,12 @@ impl std::fmt::Debug for MemoryTier {
 }
 
 impl StateTier for MemoryTier {
-    fn seal(&self, batch: BatchToSeal, sealed: Sealed) {
+    fn seal(&self, batch: BatchToSeal, sealed: Sealed) -> Option<ClosedTask> {
         self.0.lock().push((batch, sealed));
+        None
     }
+
+    fn wake(&self) {}
 }
 
 impl MemoryTier {

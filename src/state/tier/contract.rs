@@ -121,6 +121,11 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// The facts about the stored state of a sequence. Does not wait for the disk.
     fn head(&self, key: &TierKey) -> Option<Arc<StateHead>>;
 
+    /// Whether there may be a stored state of this sequence, or of one that began earlier. Does not wait for the disk.
+    fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
+        self.head(key).is_some_and(|head| head.incarnation <= incarnation)
+    }
+
     /// The stored sequences of a model. Reads no state.
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)>;
 

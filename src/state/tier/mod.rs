@@ -32,4 +32,4 @@ pub use shared::{
     SharedStore, SharedTier, SharedUsage, UnownedSequence,
 };
 pub use succession::{Successions, VersionDigest};
-pub use writer::{AfterTake, FailedChanges, GroupWriter, TakenState, find};
+pub use writer::{AfterTake, ClosedTask, FailedChanges, GroupWriter, TakenState, find, task_panicked};

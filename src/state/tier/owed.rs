@@ -181,7 +181,7 @@ impl OwedChanges {
 /// Whether a change must still be made. A removal is not needed if the state is gone, or is of a later sequence.
 fn is_left(tier: &dyn Tier, change: &TierChange) -> bool {
     match change {
-        TierChange::Remove { key, incarnation } => tier.head(key).is_some_and(|head| head.incarnation <= *incarnation),
+        TierChange::Remove { key, incarnation } => tier.may_have(key, *incarnation),
         _ => true,
     }
 }

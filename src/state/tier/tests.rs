@@ -22,6 +22,8 @@ pub(super) struct Disk {
     bytes: Vec<u8>,
     log: Vec<Op>,
     pub(super) fails: Option<io::ErrorKind>,
+    /// Whether a flush reports an error although it was done.
+    pub(super) fails_late: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -81,7 +83,8 @@ impl StorageBackend for File {
 
     fn sync_data(&self) -> io::Result<()> {
         drop(self.1.lock());
-        self.op(Op::Flush)
+        self.op(Op::Flush)?;
+        if self.0.lock().fails_late { Err(io::Error::from(io::ErrorKind::Other)) } else { Ok(()) }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -326,6 +329,23 @@ fn store_usage_is_available_while_a_write_is_in_progress() {
     drop(slow);
     assert_eq!(writing.join().unwrap(), Ok(Vec::new()));
     assert_eq!(store.usage().states, 2);
+}
+
+#[test]
+fn a_commit_that_reached_the_disk_and_failed_is_found_there_by_the_next_use() {
+    let file = File::default();
+    let store = tier(&file, u64::MAX).unwrap();
+    assert_eq!(store.put_batch(&[put(2, 1, 1, b"old"), put(3, 1, 1, b"other")]), Ok(vec![]));
+    file.0.lock().fails_late = true;
+    assert!(store.put_batch(&[put(1, 1, 1, b"state"), put(2, 1, 2, b"newer state")]).is_err());
+    file.0.lock().fails_late = false;
+    // The client of sequence 1 was told that it is not stored, so it has ended.
+    store.remove(&key(1), 1).unwrap();
+    let after = BTreeMap::from([(2, (2, b"newer state".to_vec())), (3, (1, b"other".to_vec()))]);
+    assert_eq!((store.get(&key(2)).unwrap().unwrap().0.step, kept(&store)), (2, after.clone()));
+    assert_eq!((store.usage().states, store.usage().bytes), (2, 16));
+    store.close();
+    assert_eq!(kept(&tier(&file, u64::MAX).unwrap()), after);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! If a commit fails, the writer tries its states, and the changes that follow a reading, once more without the rest. So a removal that
 //! cannot be written fails no state. States of one commit fail together.
 //!
+//! A callback that panics costs only its own task. If the thread panics elsewhere, the writer is closed, and the waiting tasks fail.
+//!
 //! Then each task gets its own outcome:
 //! - A writer gets the places of its changes that are not durable, with the reasons. Some of them are owed from then on ([`OwedChanges`]).
 //! - A taker gets the state that was read, and whether the store is as the taker asked. The commit itself does not count: a taker that
@@ -11,6 +13,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,7 +32,7 @@ const MOST: usize = 4096;
 /// The changes of a writer that are not durable, by their places, each with the reason.
 pub type FailedChanges = Vec<(usize, TierError)>;
 
-/// Makes changes. The argument is the changes before them in the same commit.
+/// Makes changes. The argument is the changes before them in the same commit. If it panics, the task fails as if it were one change.
 type MakeChanges = Box<dyn FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send>;
 type WhenWritten = Box<dyn FnOnce(FailedChanges) + Send>;
 type WhenTaken = Box<dyn FnOnce(TakenState) + Send>;
@@ -73,6 +76,33 @@ enum WriterWaiting {
         place: Option<usize>,
         done: WhenTaken,
     },
+}
+
+/// A task for a closed writer. It fails with [`Self::fail`], for which the caller must hold no lock that the task's callback takes.
+#[must_use = "its callback is not called otherwise"]
+pub struct ClosedTask {
+    task: WriterTask,
+    tier: Arc<dyn Tier>,
+}
+
+impl fmt::Debug for ClosedTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClosedTask").finish_non_exhaustive()
+    }
+}
+
+impl ClosedTask {
+    /// Calls the task's callback, with the error that the writer is closed.
+    pub fn fail(self) {
+        match self.task {
+            WriterTask::Write { make, done } => {
+                done((0..make(&[]).len()).map(|n| (n, TierError::Closed)).collect());
+            }
+            WriterTask::Take { key, then, done } => {
+                done(then.outcome(&*self.tier, &key, Err(TierError::Closed), None));
+            }
+        }
+    }
 }
 
 /// Waiting tasks. Their number is bounded by that of requests and live sequences.
@@ -130,7 +160,10 @@ impl GroupWriter {
     pub(super) fn start_with(tier: Arc<dyn Tier>, waits: RetryWaits) -> std::io::Result<GroupWriter> {
         let queue = Arc::<WriterQueue>::default();
         let (tier_of_thread, queue_of_thread) = (Arc::clone(&tier), Arc::clone(&queue));
-        let run = move || run(&*tier_of_thread, &queue_of_thread, waits);
+        let run = move || {
+            let closing = ClosesAtEnd { tier: &tier_of_thread, queue: &queue_of_thread };
+            run(&*tier_of_thread, closing.queue, waits);
+        };
         let thread = std::thread::Builder::new().name("sequor-store".to_owned()).spawn(run)?;
         Ok(GroupWriter { tier, queue, thread: Arc::new(Mutex::new(Some(thread))) })
     }
@@ -155,7 +188,34 @@ impl GroupWriter {
         make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
         done: impl FnOnce(FailedChanges) + Send + 'static,
     ) -> bool {
-        self.queue.push(WriterTask::Write { make: Box::new(make), done: Box::new(done) }).is_ok()
+        let is_open = self.queue.push(WriterTask::Write { make: Box::new(make), done: Box::new(done) }).is_ok();
+        self.wake();
+        is_open
+    }
+
+    /// Same as [`Self::write`] for a caller that holds a lock which `done` takes. The task is in the queue when this returns, behind those
+    /// queued before, but the thread is not woken: [`Self::wake`] must follow. Returns the task if the writer is closed.
+    pub fn queue_write(
+        &self,
+        make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
+        done: impl FnOnce(FailedChanges) + Send + 'static,
+    ) -> Option<ClosedTask> {
+        self.queue_task(WriterTask::Write { make: Box::new(make), done: Box::new(done) })
+    }
+
+    /// Same as [`Self::take`], for a caller that holds a lock which `done` takes. As with [`Self::queue_write`].
+    pub fn queue_take(
+        &self,
+        key: TierKey,
+        then: AfterTake,
+        done: impl FnOnce(TakenState) + Send + 'static,
+    ) -> Option<ClosedTask> {
+        self.queue_task(WriterTask::Take { key, then, done: Box::new(done) })
+    }
+
+    /// Wakes the writer's thread for queued tasks.
+    pub fn wake(&self) {
+        self.queue.added.notify_one();
     }
 
     /// Reads a stored state. `done` is called once the change that `then` asks for is durable or has failed.
@@ -163,15 +223,14 @@ impl GroupWriter {
         self.send(WriterTask::Take { key, then, done: Box::new(done) });
     }
 
+    fn queue_task(&self, task: WriterTask) -> Option<ClosedTask> {
+        self.queue.push(task).err().map(|task| ClosedTask { task, tier: Arc::clone(&self.tier) })
+    }
+
     fn send(&self, task: WriterTask) {
-        match self.queue.push(task) {
-            Ok(()) => {}
-            Err(WriterTask::Write { make, done }) => {
-                done((0..make(&[]).len()).map(|n| (n, TierError::Closed)).collect());
-            }
-            Err(WriterTask::Take { key, then, done }) => {
-                done(then.outcome(&*self.tier, &key, Err(TierError::Closed), None));
-            }
+        match self.queue_task(task) {
+            None => self.wake(),
+            Some(closed) => closed.fail(),
         }
     }
 
@@ -180,7 +239,7 @@ impl GroupWriter {
         self.queue.tasks.lock().closed = true;
         self.queue.added.notify_one();
         if let Some(thread) = self.thread.lock().take() {
-            // It ended early only if a callback panicked, which the panic's own message reports.
+            // It ended early only if it panicked, which the panic's own message reports.
             let _ = thread.join();
         }
         self.tier.close();
@@ -188,15 +247,13 @@ impl GroupWriter {
 }
 
 impl WriterQueue {
-    /// Adds a task. If the queue is closed, the error is the task.
+    /// Adds a task. If the queue is closed, the error is the task. The caller notifies the thread.
     fn push(&self, task: WriterTask) -> Result<(), WriterTask> {
         let mut tasks = self.tasks.lock();
         if tasks.closed {
             return Err(task);
         }
         tasks.waiting.push_back(task);
-        drop(tasks);
-        self.added.notify_one();
         Ok(())
     }
 
@@ -218,6 +275,36 @@ impl WriterQueue {
     }
 }
 
+/// Closes the queue of a thread that ends, and fails the tasks that still wait. They wait only if the thread has panicked.
+struct ClosesAtEnd<'a> {
+    tier: &'a Arc<dyn Tier>,
+    queue: &'a WriterQueue,
+}
+
+impl Drop for ClosesAtEnd<'_> {
+    fn drop(&mut self) {
+        let left = {
+            let mut tasks = self.queue.tasks.lock();
+            tasks.closed = true;
+            std::mem::take(&mut tasks.waiting)
+        };
+        for task in left {
+            call(|| ClosedTask { task, tier: Arc::clone(self.tier) }.fail());
+        }
+    }
+}
+
+/// Calls a callback. A panic must not end the thread, because nothing would replace it.
+fn call<T>(callback: impl FnOnce() -> T) -> Option<T> {
+    let called = catch_unwind(AssertUnwindSafe(callback));
+    called.inspect_err(|_| tracing::error!("a task of the store has panicked")).ok()
+}
+
+/// The error for a task that has panicked.
+pub fn task_panicked() -> TierError {
+    TierError::Io { path: "the store".to_owned(), what: "its task has panicked".to_owned() }
+}
+
 fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits) {
     let mut owed = OwedChanges::new(waits);
     while let Some(tasks) = queue.next(owed.due_in()) {
@@ -231,7 +318,8 @@ fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits) {
 fn commit(tier: &dyn Tier, owed: &mut OwedChanges, tasks: Vec<WriterTask>) {
     let mut gathered = GatheredChanges::default();
     tasks.into_iter().for_each(|task| gathered.add(tier, owed, task));
-    let failed = gathered.write(tier);
+    let all_failed = || (0..gathered.changes.len()).map(|place| (place, task_panicked())).collect();
+    let failed = call(|| gathered.write(tier)).unwrap_or_else(all_failed);
     let GatheredChanges { changes, of_takers, waiting } = gathered;
     for waits in waiting {
         match waits {
@@ -240,11 +328,13 @@ fn commit(tier: &dyn Tier, owed: &mut OwedChanges, tasks: Vec<WriterTask>) {
                     Ok(place) => failed.get(&place).cloned(),
                     Err(error) => Some(error),
                 };
-                done(places.into_iter().enumerate().filter_map(|(n, place)| Some((n, why(place)?))).collect());
+                let failed = places.into_iter().enumerate().filter_map(|(n, place)| Some((n, why(place)?))).collect();
+                call(|| done(failed));
             }
             WriterWaiting::Taker { key, then, found, place, done } => {
                 let error = place.and_then(|place| failed.get(&place).cloned());
-                done(then.outcome(tier, &key, found, error));
+                let outcome = then.outcome(tier, &key, found, error);
+                call(|| done(outcome));
             }
         }
     }
@@ -278,7 +368,7 @@ impl GatheredChanges {
         let GatheredChanges { changes, of_takers, waiting } = self;
         match task {
             WriterTask::Write { make, done } => {
-                let made = make(changes.as_slice());
+                let made = call(|| make(changes.as_slice())).unwrap_or_else(|| vec![Err(task_panicked())]);
                 let mut place = |change: Result<TierChange, TierError>| {
                     changes.push(change?);
                     Ok(changes.len() - 1)
@@ -287,7 +377,8 @@ impl GatheredChanges {
                 waiting.push(WriterWaiting::Writer { places, done });
             }
             WriterTask::Take { key, then, done } => {
-                let found = find(tier, owed.removal(key.encode()).into_iter().chain(changes.as_slice()), &key);
+                let before = owed.removal(key.encode()).into_iter().chain(changes.as_slice());
+                let found = call(|| find(tier, before, &key)).unwrap_or_else(|| Err(task_panicked()));
                 let change = match (&found, then) {
                     (Ok(Some((head, _))), _) if then.is_done(Some(head)) => None,
                     (Ok(None), _) if then.is_done(tier.head(&key).as_deref()) => None,

@@ -67,6 +67,10 @@ impl Tier for PickyTier {
         self.tier.head(key)
     }
 
+    fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
+        self.tier.may_have(key, incarnation)
+    }
+
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {
         self.tier.list(model)
     }
@@ -296,18 +300,20 @@ fn waiting_writes_share_a_commit_and_each_gets_its_own_outcome() {
         let states = move |_: &[TierChange]| vec![Ok(put(id, 1, 1, &vec![1; size])), Ok(put(10 + id, 1, 1, b""))];
         writer.write(states, move |failed| sender.send((id, failed)).unwrap());
     };
+    let (first_sender, first) = std::sync::mpsc::sync_channel(1);
     // The writer's thread is held up, so the other tasks are combined.
     writer.write(
         move |_| {
             let _ = release.recv();
             vec![Err(TierError::Checksum { step: 1 })]
         },
-        |failed| assert_eq!(failed, [(0, TierError::Checksum { step: 1 })]),
+        move |failed| first_sender.send(failed).unwrap(),
     );
     write(1, 6);
     write(2, 6);
     write(3, 4);
     drop(held);
+    assert_eq!(first.recv().unwrap(), [(0, TierError::Checksum { step: 1 })]);
     let failed: BTreeMap<u64, FailedChanges> = (0..3).map(|_| receiver.recv().unwrap()).collect();
     assert_eq!(failed[&2], [(0, TierError::Full { needed: 6, used: 10, limit: 10 })], "the other one is durable");
     assert!(failed[&1].is_empty() && failed[&3].is_empty());
@@ -351,4 +357,58 @@ fn waiting_writes_share_a_commit_and_each_gets_its_own_outcome() {
     let (sender, receiver) = std::sync::mpsc::sync_channel(8);
     writer.take(key(3), AfterTake::Keep, move |taken| sender.send(taken).unwrap());
     assert_eq!(receiver.recv().unwrap().found, Err(TierError::Closed));
+}
+
+#[test]
+fn a_callback_that_panics_costs_no_other_task() {
+    let (_, writer) = picky(&File::default(), 2, NOT_YET);
+    let held = hold_up(&writer);
+    writer.write(|_| vec![Ok(put(3, 1, 1, b"state"))], |_| panic!("as the test wants"));
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
+    writer.write(|_| panic!("as the test wants"), move |failed| sender.send(failed).unwrap());
+    writer.take(key(1), AfterTake::Keep, |_| panic!("as the test wants"));
+    drop(held);
+    assert_eq!(written(&writer, vec![put(4, 1, 1, b"state")]), []);
+    assert_eq!(receiver.recv().unwrap().len(), 1, "its changes were not made");
+    assert!(taken(&writer, 3, AfterTake::Keep).found.unwrap().is_some());
+}
+
+/// A fault of the store's own code, outside any callback.
+#[test]
+fn a_writer_whose_thread_has_panicked_is_closed_and_fails_the_waiting_tasks() {
+    let (store, writer) = picky(&File::default(), 2, AT_ONCE);
+    store.fail(|changes| changes.iter().any(|change| matches!(change, TierChange::Remove { .. })));
+    let (held, release) = std::sync::mpsc::sync_channel::<()>(1);
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
+    let of_removal = sender.clone();
+    writer.write(
+        |_| vec![Ok(remove(1))],
+        move |failed| {
+            of_removal.send(failed).unwrap();
+            // The next attempt of the removal panics, and a task waits by then.
+            let _ = release.recv();
+        },
+    );
+    assert_eq!(receiver.recv().unwrap().len(), 1);
+    store.fail(|_| panic!("as the test wants"));
+    writer.write(|_| vec![Ok(put(3, 1, 1, b"state"))], move |failed| sender.send(failed).unwrap());
+    drop(held);
+    assert_eq!(receiver.recv().unwrap(), [(0, TierError::Closed)]);
+    assert_eq!(written(&writer, vec![put(4, 1, 1, b"state")]), [(0, TierError::Closed)]);
+    writer.close();
+}
+
+/// The disk reports an error for a write that it has done, and then fails altogether. Meanwhile the sequence has ended.
+#[test]
+fn the_removal_of_a_state_whose_commit_failed_is_owed() {
+    let file = File::default();
+    let (store, writer) = picky(&file, 0, AT_ONCE);
+    file.0.lock().fails_late = true;
+    assert_eq!(written(&writer, vec![put(1, 1, 1, b"state")]).len(), 1);
+    (file.0.lock().fails_late, file.0.lock().fails) = (false, Some(io::ErrorKind::Other));
+    assert_eq!(written(&writer, vec![remove(1)]).len(), 1);
+    file.0.lock().fails = None;
+    writer.close();
+    assert_eq!(store.ids(), [0; 0]);
+    assert_eq!(kept(&tier(&file, u64::MAX).unwrap()), BTreeMap::new());
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 
 use sequor_core::{EndReason, Req, Seq, Time};
 
-use crate::ensemble::{EnsembleGate, EnsembleGates, EnsemblePlan, FlowProgress, MemberStep};
+use crate::ensemble::{EnsembleGate, EnsembleGates, EnsemblePlan, FlowProgress, GatedRequest, MemberStep};
 use crate::error::Failure;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::RunTimes;
@@ -366,6 +366,12 @@ impl EnsembleFlow {
             parameters: of.parameters.clone(),
             dialect: of.dialect,
         }
+    }
+}
+
+impl GatedRequest for Arc<EnsembleFlow> {
+    fn is_over(&self) -> bool {
+        self.state.lock().is_over
     }
 }
 

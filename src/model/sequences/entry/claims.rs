@@ -8,7 +8,9 @@ use tokio::sync::oneshot;
 
 use crate::error::Failure;
 use crate::model::request::InferRequest;
-use crate::model::sequences::gate::{AfterClaim, AtGate, DeferredRequest, GatePlace, SequenceGate, SubmittedRequest};
+use crate::model::sequences::gate::{
+    AfterClaim, AtGate, DeferredRequest, GatePlace, HeldPeriod, SequenceGate, SubmittedRequest,
+};
 use crate::model::sequences::jobs::RequestOrigin;
 use crate::model::sequences::offloaded::KeptSequence;
 use crate::model::sequences::scheduler::ModelScheduler;
@@ -24,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(5);
 #[allow(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(super) enum AfterGate {
     /// It goes to the table now. If it has an id, [`SequenceGate::entered`] must follow.
-    Enters(InferRequest, Option<Id>),
+    Enters(InferRequest, Option<(Id, HeldPeriod)>),
     /// It is submitted later.
     Waits(GatePlace, oneshot::Receiver<Result<SubmittedRequest, Failure>>),
 }
@@ -61,13 +63,13 @@ pub(super) fn pass(
     let (sender, submitted) = oneshot::channel();
     let defer = |request| DeferredRequest::new(request, version, origin, sender, model.now());
     match gate.enter(&id, request, defer) {
-        AtGate::Open(_) if gate.store().has_lapsed() => {
-            gate.entered(&id);
+        AtGate::Open(_, period) if gate.store().has_lapsed() => {
+            gate.entered(&id, period);
             let address = gate.store().shared().map(|shared| shared.address().to_owned()).unwrap_or_default();
             let why = ClaimFailure::NoLease { address }.to_string();
             Err(refused(model, &id, why))
         }
-        AtGate::Open(request) => Ok(AfterGate::Enters(request, Some(id))),
+        AtGate::Open(request, period) => Ok(AfterGate::Enters(request, Some((id, period)))),
         AtGate::Waits(number) => Ok(AfterGate::Waits(GatePlace::new(gate, id, number), submitted)),
         AtGate::Claims(number) => {
             let place = GatePlace::new(gate, id.clone(), number);

@@ -101,7 +101,7 @@ impl Member for ModelScheduler {
         let actions = {
             let mut table = self.table.lock();
             table.apply(now, Event::End(seq, why));
-            ModelScheduler::take_actions(&mut table, now)
+            self.take_actions(&mut table, now)
         };
         Box::new(move || self.act(actions, now))
     }

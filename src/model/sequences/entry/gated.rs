@@ -24,10 +24,10 @@ pub(in crate::model) fn submit(
     };
     match claims::pass(model, gate, request, version, origin)? {
         AfterGate::Waits(place, submitted) => Ok(Submission::Deferred(place, submitted)),
-        AfterGate::Enters(request, id) => {
+        AfterGate::Enters(request, held) => {
             let outcome = submit_past_gate(model, request, version, origin);
-            if let Some(id) = id {
-                gate.entered(&id);
+            if let Some((id, period)) = held {
+                gate.entered(&id, period);
                 if outcome.is_err() {
                     gate.note_unused(vec![id]);
                 }

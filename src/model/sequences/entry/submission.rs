@@ -221,13 +221,15 @@ fn enqueue(
         return Ok(Enqueued::Moved(job));
     }
     if let Err(failure) = admit(model, &mut table, (&mut job, &mut submit), owner, now) {
+        let unneeded = std::mem::take(&mut table.actions.unneeded);
         drop(table);
+        drop(unneeded);
         model.refusals.note(now, &job.id, &failure);
         return Err(failure);
     }
     job.load.metrics.queued();
     let req = table.submit(now, job, submit);
-    let actions = ModelScheduler::take_actions(&mut table, now);
+    let actions = model.take_actions(&mut table, now);
     drop(table);
     // A new sequence may leave less room for freed memory.
     model.chunk_cache.trim();

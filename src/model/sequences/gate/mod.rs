@@ -11,4 +11,6 @@ mod look_times;
 mod sequence_gate;
 
 pub(in crate::model::sequences) use deferred_request::{DeferredRequest, SubmittedRequest};
-pub(in crate::model::sequences) use sequence_gate::{AfterClaim, AtGate, GatePlace, HandoverGate, SequenceGate};
+pub(in crate::model::sequences) use sequence_gate::{
+    AfterClaim, AtGate, GatePlace, HandoverGate, HeldPeriod, SequenceGate,
+};

@@ -27,7 +27,8 @@ use super::look_times::LookTimes;
 #[derive(Debug)]
 enum GateStage {
     Held {
-        /// Requests on their way to the table.
+        period: HeldPeriod,
+        /// Requests of this period on their way to the table.
         entering: u32,
     },
     Claiming(GateQueue),
@@ -41,6 +42,11 @@ enum GateStage {
     Releasing(GateQueue),
 }
 
+/// The number of a time in which this server holds an id. If it loses the id and claims it again, requests of the first period may still be on
+/// their way to the table. They are not those of the second one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model::sequences) struct HeldPeriod(u64);
+
 /// The requests of an id that wait, each with its number. The numbers ascend, so a request is found by binary search.
 type GateQueue = VecDeque<(u64, Box<DeferredRequest>)>;
 
@@ -53,7 +59,7 @@ pub(in crate::model::sequences) struct SequenceGate {
     ids: Mutex<HashMap<Id, GateStage>>,
     /// Ids whose sequences have ended, until they are released.
     unused: Mutex<Vec<Id>>,
-    /// The number of the next request that waits. Given under the lock of `ids`.
+    /// The number of the next request that waits, or of the next period. Given under the lock of `ids`.
     next: AtomicU64,
 }
 
@@ -80,7 +86,7 @@ impl GatePlace {
 /// Whether a request passes the gate.
 pub(in crate::model::sequences) enum AtGate<R> {
     /// This server owns its sequence. [`SequenceGate::entered`] must follow.
-    Open(R),
+    Open(R, HeldPeriod),
     /// It waits, with this number.
     Waits(u64),
     /// It waits, with this number, and the sequence must be claimed.
@@ -146,24 +152,33 @@ impl SequenceGate {
     ) -> AtGate<R> {
         let mut ids = self.ids.lock();
         match ids.get_mut(id) {
-            Some(GateStage::Held { entering }) => {
+            Some(GateStage::Held { period, entering }) => {
                 *entering += 1;
-                AtGate::Open(request)
+                AtGate::Open(request, *period)
             }
             Some(stage) => {
-                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                let number = self.next_number();
                 if let Some(queue) = stage.queue() {
                     queue.push_back((number, Box::new(defer(request))));
                 }
                 AtGate::Waits(number)
             }
             None => {
-                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                let number = self.next_number();
                 let queue = VecDeque::from([(number, Box::new(defer(request)))]);
                 ids.insert(id.clone(), GateStage::Claiming(queue));
                 AtGate::Claims(number)
             }
         }
+    }
+
+    fn next_number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The stage of an id that this server holds from now on.
+    fn held_now(&self) -> GateStage {
+        GateStage::Held { period: HeldPeriod(self.next_number()), entering: 0 }
     }
 
     /// Takes the request with this number out of the queue of its id, if it still waits.
@@ -194,10 +209,12 @@ impl SequenceGate {
         self.ids.lock().contains_key(id)
     }
 
-    /// Notes that a request that was let through is in the table, or was refused.
-    pub(in crate::model::sequences) fn entered(&self, id: &Id) {
-        if let Some(GateStage::Held { entering }) = self.ids.lock().get_mut(id) {
-            *entering = entering.saturating_sub(1);
+    /// Notes that a request that was let through in this period is in the table, or was refused.
+    pub(in crate::model::sequences) fn entered(&self, id: &Id, of: HeldPeriod) {
+        match self.ids.lock().get_mut(id) {
+            Some(GateStage::Held { period, entering }) if *period == of => *entering = entering.saturating_sub(1),
+            // The id was lost meanwhile.
+            _ => {}
         }
     }
 
@@ -214,7 +231,7 @@ impl SequenceGate {
             return AfterClaim::Next(next);
         }
         if is_held {
-            ids.insert(id.clone(), GateStage::Held { entering: 0 });
+            ids.insert(id.clone(), self.held_now());
         } else {
             ids.remove(id);
         }
@@ -242,7 +259,7 @@ impl SequenceGate {
                 let is_due = looks.get_or_insert(LookTimes::new(now)).is_due(now);
                 if is_due { HandoverGate::Closed { asked: *asked } } else { HandoverGate::Busy }
             }
-            Some(GateStage::Held { entering: 1.. }) => HandoverGate::Busy,
+            Some(GateStage::Held { entering: 1.., .. }) => HandoverGate::Busy,
             Some(stage) => {
                 let mut looks = LookTimes::new(now);
                 looks.is_due(now);
@@ -255,7 +272,7 @@ impl SequenceGate {
     /// Keeps further requests of an id waiting, to see whether it has a sequence. Does nothing and returns false unless the id is `Held` and no request is on its way.
     pub(in crate::model::sequences) fn try_close(&self, id: &Id) -> bool {
         let mut ids = self.ids.lock();
-        let Some(stage @ GateStage::Held { entering: 0 }) = ids.get_mut(id) else { return false };
+        let Some(stage @ GateStage::Held { entering: 0, .. }) = ids.get_mut(id) else { return false };
         *stage = GateStage::Yielding { queue: VecDeque::new(), asked: false, looks: None };
         true
     }
@@ -295,7 +312,7 @@ impl SequenceGate {
         let begins = queue.front().map(|(_, first)| first.request.sequence.start);
         match begins {
             Some(_) => ids.insert(id.clone(), GateStage::Claiming(queue)),
-            None if has_failed => ids.insert(id.clone(), GateStage::Held { entering: 0 }),
+            None if has_failed => ids.insert(id.clone(), self.held_now()),
             None => ids.remove(id),
         };
         begins
@@ -326,7 +343,7 @@ impl SequenceGate {
     fn move_on(&self, id: &Id, next: impl FnOnce(GateStage) -> Option<GateStage>) -> bool {
         let mut ids = self.ids.lock();
         let Some(stage @ GateStage::Yielding { .. }) = ids.get_mut(id) else { return false };
-        let before = std::mem::replace(stage, GateStage::Held { entering: 0 });
+        let before = std::mem::replace(stage, self.held_now());
         match next(before) {
             Some(after) => {
                 *stage = after;

@@ -58,6 +58,9 @@ pub(in crate::model::sequences) trait PrepareHost: Send + Sync {
     /// Puts a prepared request back into its queue.
     fn prepared(self: Arc<Self>, req: Req, prepared: PreparedJob, beginning: Beginning);
 
+    /// Refuses a request whose task has panicked. Does nothing if the request no longer waits for the task.
+    fn task_failed(self: Arc<Self>, req: Req);
+
     /// Whether a request still waits for its preparation.
     fn is_preparing(&self, req: Req) -> bool;
 

@@ -3,6 +3,7 @@
 //! - `job`: the request. `job_parts`: the parts that only some requests have. `batch_of_step`: the batch in which it ran.
 //! - `owner`: its origin, and the count of its client's live sequences.
 //! - `processing`: its data while plug-ins prepare and finish it. `first_states`: the first states of the sequence that it starts.
+//!   `task_guard`: refuses it if its task panics.
 //! - `inherited_context`: the context that its calls to other models inherit.
 //! - `recent_refusals`: the last refused requests.
 //! - `cached_answers`: answers from the response cache. `captured_steps`: its inputs and outputs, if its sequence is captured.
@@ -19,6 +20,7 @@ mod job_parts;
 mod owner;
 mod processing;
 mod recent_refusals;
+mod task_guard;
 
 pub use batch_of_step::ChosenBy;
 pub use owner::{RequestOrigin, SequenceOwner};
@@ -38,3 +40,4 @@ pub(in crate::model::sequences) use processing::{
     failure,
 };
 pub(in crate::model::sequences) use recent_refusals::RecentRefusals;
+pub(in crate::model::sequences) use task_guard::TaskGuard;

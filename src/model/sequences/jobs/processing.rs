@@ -21,6 +21,8 @@ use crate::processing::pool::{PREPARED, PreparedBytes};
 use crate::processing::{CallFacts, PendingAnswer, Plan, PortTensors, ProcessorRefusal, RefusedBy, SequenceScratch};
 use crate::telemetry::BatchTimes;
 
+use super::task_guard::TaskGuard;
+
 /// Data of a request that plug-ins prepare, besides its job.
 #[derive(Debug)]
 pub(in crate::model) struct Processed {
@@ -95,6 +97,8 @@ pub(in crate::model::sequences) struct PrepareTask {
     pub(in crate::model::sequences) brought: Option<Box<BroughtStates>>,
     /// Resolves if the request is over before its preparation.
     pub(in crate::model::sequences) gone: Option<oneshot::Receiver<()>>,
+    /// Set before it is lent to a thread.
+    pub(in crate::model::sequences) guard: Option<TaskGuard>,
 }
 
 /// A request to finish.
@@ -107,6 +111,8 @@ pub(in crate::model::sequences) struct PostTask {
     pub(in crate::model::sequences) outputs: Vec<PortTensors>,
     /// Resolves if the request is over before it is finished.
     pub(in crate::model::sequences) gone: Option<oneshot::Receiver<()>>,
+    /// Set before it is lent to a thread.
+    pub(in crate::model::sequences) guard: Option<TaskGuard>,
 }
 
 /// The outcome of a preparation.
@@ -244,7 +250,7 @@ impl PrepareTask {
     }
 
     async fn prepared(self) -> (Req, PreparedJob) {
-        let PrepareTask { req, load, facts, scratch, inputs, meta, .. } = self;
+        let PrepareTask { req, load, facts, scratch, inputs, meta, guard: _guard, .. } = self;
         let began = Instant::now();
         let Some(processors) = &load.processors else {
             let (rows, runs) = (u64::from(meta.rows), vec![ModelRun { inputs, meta }]);
@@ -297,7 +303,7 @@ impl PostTask {
     }
 
     async fn finished(self) -> (Req, FinishedJob) {
-        let PostTask { req, load, facts, pending, outputs, .. } = self;
+        let PostTask { req, load, facts, pending, outputs, guard: _guard, .. } = self;
         let Some(Processors { chain, .. }) = &load.processors else {
             return (req, (Err(no_processor()), SequenceScratch::default()));
         };

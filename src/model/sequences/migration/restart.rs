@@ -14,7 +14,9 @@ use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::{Import, KeptStages as _, SequenceLookup, Table};
 use crate::model::sequences::write_back::{sealing, spill};
 use crate::processing::SequenceScratch;
-use crate::state::tier::{EndedState, FailedChanges, IdleTime, StateHead, TierChange, TierKey, VersionDigest};
+use crate::state::tier::{
+    EndedState, FailedChanges, IdleTime, StateHead, TierChange, TierError, TierKey, VersionDigest,
+};
 use crate::state::{SnapshotError, with_answer, with_scratch};
 use crate::tensor::NamedTensor;
 
@@ -135,11 +137,12 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
     let mut writing = begin_write(&model.name, &store, unwritten);
     while let Some(place) = from {
         let (seen, rest) = model.seen(place, PORTION);
-        let leaving: Vec<_> = seen.into_iter().filter_map(|view| ask_to_leave(model, &view)).collect();
+        let ask = |view: SequenceView| ask_to_leave(model, &view).map(|left| (view.seq, left));
+        let leaving: Vec<_> = seen.into_iter().filter_map(ask).collect();
         let mut left = Vec::with_capacity(leaving.len());
-        for state in leaving {
+        for (seq, state) in leaving {
             match state.recv().ok().flatten() {
-                None => {}
+                None => why_it_stays(model, seq).iter().for_each(|why| sum.lose(why)),
                 Some(Err(error)) => sum.lose(&error),
                 Some(Ok(state)) => left.push(state),
             }
@@ -150,6 +153,13 @@ pub(in crate::model) fn keep_live(model: &Arc<ModelScheduler>) -> KeptLive {
     }
     writing.wait(&mut sum);
     sum
+}
+
+/// Why a sequence has not left that was asked to. `None` if it has ended meanwhile.
+fn why_it_stays(model: &ModelScheduler, seq: Seq) -> Option<SnapshotError> {
+    let table = model.table.lock();
+    table.core.state_of(seq)?;
+    Some(if table.core.is_between_runs(seq) { SnapshotError::InPart } else { SnapshotError::Unanswered })
 }
 
 /// Ends sequences that wait for a slot. Otherwise one could get the slot of a sequence that leaves, only to be lost with it. A state that
@@ -196,7 +206,8 @@ struct PortionWrite {
 
 impl PortionWrite {
     fn wait(self, sum: &mut KeptLive) {
-        let failed = self.failed.recv().unwrap_or_default();
+        // Without a report nothing is known to be written.
+        let Ok(failed) = self.failed.recv() else { return (0..self.count).for_each(|_| sum.lose(&TierError::Closed)) };
         sum.kept += self.count - failed.len() as u64;
         failed.iter().for_each(|(_, error)| sum.lose(error));
     }
@@ -247,7 +258,9 @@ fn ask_to_leave(model: &Arc<ModelScheduler>, view: &SequenceView) -> Option<Rece
         return sender.send(gone).is_ok().then_some(left);
     }
     let reply = MailReply::new(move |left| drop(sender.send(left)));
-    spill::post_leave(&model.name, &load, view, Leaving::Stop, reply).then_some(left)
+    // If no instance takes the request, the reply is that there is no state.
+    spill::post_leave(&model.name, &load, view, Leaving::Stop, reply);
+    Some(left)
 }
 
 /// Ends a sequence whose state at this step was copied, and returns the state to store. `None` if the sequence has changed since. Called by
@@ -355,4 +368,18 @@ fn leave_as(model: &Arc<ModelScheduler>, view: &SequenceView, why: Leaving, left
         }
     }
     has_left.then_some(Ok(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_without_a_report_of_the_store_count_as_lost() {
+        let (report, failed) = sync_channel(1);
+        drop(report);
+        let mut sum = KeptLive { kept: 1, ..KeptLive::default() };
+        PortionWrite { count: 3, failed }.wait(&mut sum);
+        assert_eq!(sum, KeptLive { kept: 1, lost: 3, why: Some(TierError::Closed.to_string()) });
+    }
 }

@@ -10,7 +10,7 @@ use sequor_core::{Id, Req, RequestMeta, Seq, Time};
 use crate::error::Failure;
 use crate::model::load::{LoadedModel, SequenceStore, UNRUN};
 use crate::processing::SequenceScratch;
-use crate::state::tier::{AfterTake, EndedState, StateHead, TakenState, TierError, TierKey, VersionDigest};
+use crate::state::tier::{AfterTake, ClosedTask, EndedState, StateHead, TakenState, TierError, TierKey, VersionDigest};
 use crate::state::{answer_of, check_snapshot, scratch_of};
 use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
@@ -101,30 +101,28 @@ impl KeptStore {
         self.store.as_ref()
     }
 
-    /// Reads the state for a request from the store. `done` runs on the store's thread.
-    pub(in crate::model::sequences) fn take(
+    /// Queues the reading of a request's state, under the lock of the table. `done` runs on the store's thread. Returns the task if the store
+    /// is closed.
+    pub(in crate::model::sequences) fn queue_take(
         &self,
         task: StoreTask,
         done: impl FnOnce(StoreTask, Result<ResumedState, Failure>) + Send + 'static,
-    ) {
-        let Some(store) = &self.store else { return };
-        store.take(task.key.clone(), task.then, move |taken| {
+    ) -> Option<ClosedTask> {
+        self.store.as_ref()?.queue_take(task.key.clone(), task.then, move |taken| {
             let outcome = checked(&task, taken);
             done(task, outcome);
-        });
+        })
     }
 
-    /// Forgets a sequence that has ended. `done` runs on the store's thread, with the error if that failed.
-    pub(in crate::model::sequences) fn forget(
+    /// Queues the removal of a sequence that has ended, under the lock of the table. `done` runs on the store's thread, with the error if that
+    /// failed. Returns the task if the store is closed.
+    pub(in crate::model::sequences) fn queue_forget(
         &self,
         model: &str,
         Forgotten { id, incarnation, ended }: Forgotten,
         done: impl FnOnce(Option<String>) + Send + 'static,
-    ) {
-        match &self.store {
-            Some(store) => store.forget(TierKey::new(model, &id), incarnation, ended, done),
-            None => done(None),
-        }
+    ) -> Option<ClosedTask> {
+        self.store.as_ref()?.queue_forget(TierKey::new(model, &id), incarnation, ended, done)
     }
 }
 

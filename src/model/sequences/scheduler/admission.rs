@@ -126,7 +126,7 @@ impl RequestAdmission {
     /// Gives a request its id, its permit and its memory. The table is locked, and unchanged if this fails.
     pub(in crate::model::sequences) fn admit(
         &self,
-        table: &Table,
+        table: &mut Table,
         (job, submit): (&mut Job, &mut Submit),
         owner: Option<&Arc<dyn SequenceOwner>>,
         now: Time,
@@ -151,13 +151,14 @@ impl RequestAdmission {
     }
 
     /// State memory for the sequence that this request starts. A live sequence restarts in the memory that it has.
-    fn ticket(&self, table: &Table, load: &LoadedModel, submit: &Submit) -> Result<Option<Ticket>, Failure> {
+    fn ticket(&self, table: &mut Table, load: &LoadedModel, submit: &Submit) -> Result<Option<Ticket>, Failure> {
         let bytes = bytes_to_begin(table, load, submit);
         let begins = submit.start || table.resumes(&submit.id, submit.version);
         if !begins || bytes == 0 || table.holds(&submit.id, submit.version, load.key) {
             return Ok(None);
         }
-        self.budget.take(bytes).map(Some).map_err(|no_room| Failure::StateMemory {
+        let taken = self.budget.take_under_lock(bytes, &mut table.actions.unneeded);
+        taken.map(Some).map_err(|no_room| Failure::StateMemory {
             model: self.model.clone(),
             id: submit.id.clone(),
             wanted: no_room.wanted,

@@ -1,15 +1,17 @@
 //! Carries out the actions that a model's table asked for, once its lock is released.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use sequor_core::{EndReason, Id, LoadId, Req, Time};
+use sequor_core::{Id, LoadId, Req, Time};
 
 use crate::executor::ExecutorHandle;
 use crate::model::load::{run_with_plugins, submit_to_plugins};
-use crate::model::sequences::jobs::{LentRequest, PostTask, PrepareHost, Preparer, RecentRefusals};
-use crate::model::sequences::offloaded::{Forgotten, KeptStore, StoreTask};
-use crate::model::sequences::table::{DeferredActions, KeptStages, PluginStages, PolicyNotice, SealAction, Table};
-use crate::model::sequences::write_back::{SpillHost, sealing, spill};
+use crate::model::sequences::jobs::{
+    LentRequest, PostTask, PrepareHost, PrepareTask, Preparer, RecentRefusals, TaskGuard,
+};
+use crate::model::sequences::offloaded::KeptStore;
+use crate::model::sequences::table::{DeferredActions, PluginStages, PolicyNotice, Table};
+use crate::model::sequences::write_back::{SpillHost, spill};
 use crate::recording::Recorder;
 use crate::scheduling::Decider;
 
@@ -61,6 +63,7 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
     now: Time,
 ) {
     let ActingThread { wakes, answers } = thread;
+    actions.tiers.drain(..).for_each(|tier| tier.wake());
     // Before any answer leaves: a client that reads the answer must find the sequence ended in all members.
     for (members, why) in actions.ended_ensembles.drain(..) {
         members.end(why);
@@ -75,23 +78,17 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
     if actions.wants_memory {
         spill::make_room(host);
     }
-    for task in actions.store {
-        ask_store(host, task);
+    for task in actions.closed {
+        task.fail();
     }
     if !actions.unused.is_empty() {
         host.note_unused(actions.unused);
-    }
-    for forgotten in actions.forgotten {
-        forget(host, forgotten);
     }
     for task in actions.prepare {
         prepare(host, task);
     }
     for task in actions.post {
         post(host, task);
-    }
-    for action in actions.seals {
-        seal(host, action);
     }
     for (load, decider, notice) in actions.policies {
         host.notify_plugin(load, decider, notice);
@@ -114,20 +111,22 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
 fn prepare<H: ActionHost>(host: &Arc<H>, LentRequest { req, load }: LentRequest) {
     let host = Arc::downgrade(host);
     let prepare = move || {
-        let Some(host) = host.upgrade() else { return };
-        let mut task = None;
-        host.with_table(&mut |table| task = table.begin_prepare(req));
+        let Some(model) = host.upgrade() else { return };
+        let (mut task, guard) = (None, TaskGuard::new(host, req));
+        model.with_table(&mut |table| task = table.begin_prepare(req));
         // Preparing a request that was cancelled while it waited would be wasted.
         if let Some(task) = task {
-            Preparer(host).prepare(task);
+            Preparer(model).prepare(PrepareTask { guard: Some(guard), ..task });
         }
     };
     submit_to_plugins(&load, Box::new(prepare));
 }
 
 /// Lets the processors of a request's load finish it, on their threads.
-fn post<H: ActionHost>(host: &Arc<H>, task: PostTask) {
+fn post<H: ActionHost>(host: &Arc<H>, mut task: PostTask) {
     let (load, host) = (Arc::clone(&task.load), Arc::downgrade(host));
+    let of_task: Weak<H> = Weak::clone(&host);
+    task.guard = Some(TaskGuard::new(of_task, task.req));
     let post = move || {
         let load = Arc::clone(&task.load);
         let finish = async move {
@@ -141,39 +140,8 @@ fn post<H: ActionHost>(host: &Arc<H>, task: PostTask) {
     submit_to_plugins(&load, Box::new(post));
 }
 
-/// Hands states to a tier. The tier's report releases or refuses the answers.
-fn seal<H: ActionHost>(host: &Arc<H>, SealAction { tier, waiting, rows, batch }: SealAction) {
-    let host = Arc::downgrade(host);
-    let sealed = move |failed: Vec<(usize, EndReason)>| {
-        if let Some(host) = host.upgrade() {
-            change(&host, |table, now| sealing::sealed(table, now, waiting, &rows, &failed));
-        }
-    };
-    tier.seal(batch, Box::new(sealed));
-}
-
-/// Hands a request's task to the store, which does it on its own thread.
-fn ask_store<H: ActionHost>(host: &Arc<H>, task: StoreTask) {
-    let weak = Arc::downgrade(host);
-    host.kept_store().take(task, move |task, outcome| {
-        if let Some(host) = weak.upgrade() {
-            change(&host, |table, now| table.stored(now, task, outcome));
-        }
-    });
-}
-
-/// Makes the store remove a sequence that has ended. Answers that wait for that leave then.
-fn forget<H: ActionHost>(host: &Arc<H>, forgotten: Forgotten) {
-    let (weak, id) = (Arc::downgrade(host), forgotten.id.clone());
-    host.kept_store().forget(host.model_name(), forgotten, move |error| {
-        if let Some(host) = weak.upgrade() {
-            change(&host, |table, _| table.pending_ends.finish(&id, error.as_deref()));
-        }
-    });
-}
-
 /// Changes the table under its lock, and carries out the resulting actions.
-fn change<H: SpillHost>(host: &Arc<H>, change: impl FnOnce(&mut Table, Time)) {
+pub(super) fn change<H: SpillHost>(host: &Arc<H>, change: impl FnOnce(&mut Table, Time)) {
     let mut change = Some(change);
     host.change_table(&mut |table, now| {
         if let Some(change) = change.take() {

@@ -2,7 +2,8 @@
 //!
 //! - `model_scheduler`: the lock and its sections. `loads`: the loads of the name. `admission`: the resources of a request before it enters
 //!   the table.
-//! - `carry_out`: the actions after the lock. `inline`: leaves a short step to a connection's thread.
+//! - `to_store`: queues the work for the store, under the lock. `carry_out`: the actions after the lock. `inline`: leaves a short step to a
+//!   connection's thread.
 //! - `hosts`, `plugin_host`: the scheduler as the modules below and plug-ins use it.
 //!
 //! No code here runs a graph.
@@ -14,6 +15,7 @@ mod inline;
 mod loads;
 mod model_scheduler;
 mod plugin_host;
+mod to_store;
 
 pub(in crate::model) use admission::ID_BITS;
 pub(in crate::model) use model_scheduler::ModelScheduler;

@@ -8,6 +8,8 @@ use sequor_core::{
     Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time, Tombstone, Usage,
 };
 
+#[cfg(test)]
+use crate::ensemble::EnsembleGate;
 use crate::error::EndedBy;
 use crate::executor::ExecutorHandle;
 use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
@@ -26,6 +28,7 @@ use crate::sync::{AtomicU64, Mutex};
 use super::admission::RequestAdmission;
 use super::carry_out::{ActingThread, carry_out};
 use super::loads::{LoadsNow, ModelLoads};
+use super::to_store;
 
 /// A model name: every load of it, and every request to it.
 #[derive(Debug)]
@@ -166,6 +169,12 @@ impl ModelScheduler {
         self.locked(now, |table| table.apply(now, event));
     }
 
+    /// Number of requests that wait in front of the newest ensemble of this name.
+    #[cfg(test)]
+    pub(in crate::model) fn waiting_at_gate(&self) -> usize {
+        self.members.lock().last().map_or(0, |(_, members)| members.gates.waiting(EnsembleGate::Whole))
+    }
+
     // === for operators ===
 
     /// A portion of the live sequences, and where the next one begins.
@@ -263,10 +272,12 @@ impl ModelScheduler {
         self.locked(now, |table| table.give_back(now, finished));
     }
 
-    /// The actions to carry out once the lock is released.
-    pub(in crate::model::sequences) fn take_actions(table: &mut Table, now: Time) -> DeferredActions {
+    /// The actions to carry out once the lock is released. Work for the store is in its queue then.
+    pub(in crate::model::sequences) fn take_actions(self: &Arc<Self>, table: &mut Table, now: Time) -> DeferredActions {
         sealing::work(table, now);
-        table.take_actions()
+        let mut actions = table.take_actions();
+        to_store::queue(self, &mut actions);
+        actions
     }
 
     // === after the lock ===
@@ -289,7 +300,7 @@ impl ModelScheduler {
     ) -> T {
         let mut table = self.table.lock();
         let outcome = what(&mut table);
-        let actions = Self::take_actions(&mut table, now);
+        let actions = self.take_actions(&mut table, now);
         drop(table);
         carry_out(self, thread, actions, now);
         outcome

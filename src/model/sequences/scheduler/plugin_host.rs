@@ -57,7 +57,7 @@ impl ModelScheduler {
             return;
         }
         let before = table.change_policy(now, load, change);
-        let actions = table.take_actions();
+        let actions = self.take_actions(&mut table, now);
         drop(table);
         drop(before);
         self.act(actions, now);
@@ -112,6 +112,10 @@ impl ModelScheduler {
 impl PrepareHost for ModelScheduler {
     fn prepared(self: Arc<Self>, req: Req, prepared: PreparedJob, beginning: Beginning) {
         self.change(|table, now| table.prepared(now, req, prepared, beginning));
+    }
+
+    fn task_failed(self: Arc<Self>, req: Req) {
+        self.change(|table, now| table.task_failed(now, req));
     }
 
     fn is_preparing(&self, req: Req) -> bool {

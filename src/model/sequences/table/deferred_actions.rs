@@ -6,12 +6,14 @@ use std::time::Duration;
 use sequor_core::{EndReason, Id, Instance, LoadId, Observed, Refusal, Req, Seq, Time};
 
 use crate::executor::{AnswerBatch, ExecutorHandle};
-use crate::model::load::LoadedModel;
+use crate::model::load::{LoadedModel, StateTier};
 use crate::model::sequences::ensembles::{MemberSequences, Reservation, SequenceHolder};
 use crate::model::sequences::jobs::{Job, LentRequest, PostTask, RecentRefusals};
 use crate::model::sequences::offloaded::{Forgotten, StoreTask};
 use crate::recording::Recorder;
 use crate::scheduling::Decider;
+use crate::state::budget::Unneeded;
+use crate::state::tier::ClosedTask;
 
 use super::batch::SealAction;
 
@@ -32,6 +34,18 @@ pub(in crate::model::sequences) enum PolicyNotice {
     Stale(u32),
 }
 
+/// Work for the store.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it is taken apart soon")]
+pub(in crate::model::sequences) enum StoreAction {
+    /// Makes states durable.
+    Seal(SealAction),
+    /// Reads the state for a request before its turn.
+    Take(StoreTask),
+    /// Removes the state of a sequence that has ended.
+    Forget(Forgotten),
+}
+
 /// The actions to carry out after the lock is released.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct DeferredActions {
@@ -44,12 +58,12 @@ pub(in crate::model::sequences) struct DeferredActions {
     pub(in crate::model) sequences: Vec<(Arc<LoadedModel>, SequenceChange)>,
     /// Notices, each with the plug-in that decided for the load at that time.
     pub(in crate::model) policies: Vec<(LoadId, Option<Decider>, PolicyNotice)>,
-    /// Batches whose states must be made durable.
-    pub(in crate::model::sequences) seals: Vec<SealAction>,
-    /// Requests for which the store has work before their turn.
-    pub(in crate::model::sequences) store: Vec<StoreTask>,
-    /// Sequences that the store must forget.
-    pub(in crate::model::sequences) forgotten: Vec<Forgotten>,
+    /// Work for the store, in the order in which the table made it. It is queued before the lock is released.
+    pub(in crate::model::sequences) to_store: Vec<StoreAction>,
+    /// Tiers with queued work.
+    pub(in crate::model::sequences) tiers: Vec<Arc<dyn StateTier>>,
+    /// Work for a closed store.
+    pub(in crate::model::sequences) closed: Vec<ClosedTask>,
     /// Ids whose sequences have ended, if several servers share them.
     pub(in crate::model::sequences) unused: Vec<Id>,
     /// Whether a request waits for state memory.
@@ -65,6 +79,8 @@ pub(in crate::model::sequences) struct DeferredActions {
     pub(in crate::model::sequences) ended_ensembles: Vec<(Arc<MemberSequences>, EndReason)>,
     /// Sequences of ensembles for which a member has ended its own sequence.
     pub(in crate::model::sequences) lost_members: Vec<(SequenceHolder, EndReason)>,
+    /// Values that are not needed any more.
+    pub(in crate::model::sequences) unneeded: Vec<Unneeded>,
     /// The next deadline of the core.
     pub(in crate::model) due: Option<Time>,
 }

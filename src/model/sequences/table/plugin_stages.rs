@@ -13,6 +13,7 @@ use crate::model::sequences::jobs::{
     Processed, failure,
 };
 use crate::processing::{ProcessorRefusal, RefusedBy};
+use crate::state::budget::Unneeded;
 
 use super::job_stage::JobStage;
 use super::model_table::Table;
@@ -45,6 +46,10 @@ pub(in crate::model::sequences) trait PluginStages {
 
     /// Applies the outcome of finishing a request. If the processors failed, its sequence ends: the run is committed and not answered.
     fn posted(&mut self, now: Time, req: Req, finished: FinishedJob);
+
+    /// Refuses a request whose task has panicked, if it still waits for that task. As with other failures, its sequence goes on only if
+    /// nothing of the request has run.
+    fn task_failed(&mut self, now: Time, req: Req);
 }
 
 impl PluginStages for Table {
@@ -60,11 +65,14 @@ impl PluginStages for Table {
         let live = seq.filter(|_| !start).and_then(|seq| self.live_mut(seq));
         let lives = live.map(|live| live.scratch.clone());
         let scratch = lives.or_else(|| kept_scratch.clone()).unwrap_or_default();
-        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, brought, gone })
+        Some(PrepareTask { req, has_slot, load, facts, scratch, inputs, meta, brought, gone, guard: None })
     }
 
     fn prepared(&mut self, now: Time, req: Req, prepared: PreparedJob, beginning: Beginning) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else {
+            // Dropping the permit lets another START go on.
+            return self.actions.unneeded.push(Unneeded::new((prepared, beginning)));
+        };
         let (seq, load) = (job.seq.filter(|_| job.facts.start), Arc::clone(&job.load));
         let Beginning { first, steps, held, permit } = beginning;
         let first_steps = FirstSteps { all: steps.len(), left: steps.len(), permit, held };
@@ -115,7 +123,9 @@ impl PluginStages for Table {
     }
 
     fn posted(&mut self, now: Time, req: Req, (finished, scratch): FinishedJob) {
-        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
+        let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else {
+            return self.actions.unneeded.push(Unneeded::new((finished, scratch)));
+        };
         let (seq, start, id) = (job.seq, job.facts.start, job.id.clone());
         let mut by = None;
         let ends = match finished {
@@ -142,6 +152,31 @@ impl PluginStages for Table {
         }
         if let Some(event) = self.done_posting(req) {
             self.apply(now, event);
+        }
+    }
+
+    fn task_failed(&mut self, now: Time, req: Req) {
+        let is_preparing = self.core.is_preparing(req);
+        let Some(stage) = self.jobs.get_mut(req) else { return };
+        let is_posting = matches!(stage, JobStage::Posting(_));
+        let Some(job) = stage.job_mut() else { return };
+        let name = &job.load.settings.name;
+        let failure = Failure::Internal(format!("a task of the plug-ins of model '{name}' has panicked"));
+        if is_preparing {
+            if let Some(processed) = &mut job.processed {
+                processed.refusal = Some(failure);
+            }
+            self.set_stage(req, JobStage::Queued);
+            let refusal = Refusal::Failed(BY_PROCESSOR);
+            self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: false }));
+        } else if is_posting {
+            job.answer = Some(Err(failure));
+            let (seq, why) = (job.seq, if job.facts.start { EndReason::Failed } else { EndReason::Broken });
+            job.set_refused(seq.is_none());
+            if let Some(seq) = seq {
+                self.apply(now, Event::End(seq, why));
+            }
+            self.apply(now, Event::Posted(req));
         }
     }
 }
@@ -197,4 +232,45 @@ fn runs_of(processed: &mut Processed, runs: VecDeque<ModelRun>) -> Preparation {
     let count = u32::try_from(runs.len()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
     processed.runs = runs;
     if count == NonZeroU32::MIN { Preparation::Run(meta) } else { Preparation::RunSteps(meta, count) }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::initializing::{KeptLookup, KeptStates, Waiting};
+    use crate::processing::SequenceScratch;
+    use crate::state::budget::Budget;
+    use crate::telemetry::KeptMetrics;
+
+    /// Records that it goes on.
+    struct NextStart(Arc<AtomicBool>);
+
+    impl Waiting for NextStart {
+        fn resume(self: Box<Self>, _: KeptLookup, _: bool) {
+            self.0.store(true, Ordering::Release);
+        }
+
+        fn is_over(&mut self) -> bool {
+            false
+        }
+    }
+
+    /// It goes on in the thread that drops the first START's permit, which must not hold the model's lock.
+    #[test]
+    fn the_next_start_does_not_go_on_under_the_lock_if_the_first_is_over_once_it_is_prepared() {
+        let kept = KeptStates::new(u64::MAX, Budget::new(u64::MAX), KeptMetrics::default());
+        let KeptLookup::Missing(permit) = kept.find_now("a") else { panic!("nothing is kept") };
+        let goes_on = Arc::new(AtomicBool::new(false));
+        kept.find("a", Box::new(NextStart(Arc::clone(&goes_on))));
+        let (mut table, gone) = (Table::new(Duration::ZERO), Req::new(0, NonZeroU32::MIN));
+        let prepared = PreparedJob::Reply { answer: Vec::new(), scratch: SequenceScratch::default() };
+        table.prepared(Time::ZERO, gone, prepared, Beginning { permit: Some(permit), ..Beginning::default() });
+        assert!(!goes_on.load(Ordering::Acquire));
+        drop(table.take_actions());
+        assert!(goes_on.load(Ordering::Acquire));
+    }
 }

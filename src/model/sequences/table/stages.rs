@@ -18,6 +18,7 @@ use crate::processing::CallFacts;
 use crate::state::tier::{EndedState, StateHead};
 
 use super::batch::TakenBatch;
+use super::deferred_actions::StoreAction;
 use super::imports::Import;
 use super::job_stage::JobStage;
 use super::live_sequences::{Live, StateOrigin};
@@ -168,7 +169,8 @@ impl Table {
         let processed = job.processed.as_mut()?;
         let (facts, pending) = (processed.facts.clone(), processed.pending.take()?);
         let gone = processed.watch(false);
-        Some(PostTask { req, load, facts, pending, outputs: std::mem::take(&mut processed.outputs), gone })
+        let outputs = std::mem::take(&mut processed.outputs);
+        Some(PostTask { req, load, facts, pending, outputs, gone, guard: None })
     }
 
     /// Continues a request whose processors are done. Returns an event if nothing must be written before its answer.
@@ -352,7 +354,7 @@ impl Table {
     /// Lets the store forget a state, and remember this end.
     pub(in crate::model::sequences) fn forget_as(&mut self, id: Id, incarnation: u64, ended: Option<EndedState>) {
         self.pending_ends.begin(&id);
-        self.actions.forgotten.push(Forgotten { id, incarnation, ended });
+        self.actions.to_store.push(StoreAction::Forget(Forgotten { id, incarnation, ended }));
     }
 
     /// How a sequence ended, as the store remembers it.

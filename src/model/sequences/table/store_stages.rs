@@ -11,6 +11,7 @@ use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{KeptSequence, LOOK, ResumedState, StoreTask, StoreWork};
 use crate::state::tier::{AfterTake, EndedState, TierKey};
 
+use super::deferred_actions::StoreAction;
 use super::job_stage::JobStage;
 use super::model_table::Table;
 use super::sequence_lookup::SequenceLookup;
@@ -92,7 +93,7 @@ impl KeptStages for Table {
             Some(None) => AfterTake::Keep,
             Some(Some(_)) => AfterTake::Outdate { running },
         };
-        self.actions.store.push(StoreTask { req, seq, load, key, work, then });
+        self.actions.to_store.push(StoreAction::Take(StoreTask { req, seq, load, key, work, then }));
         true
     }
 

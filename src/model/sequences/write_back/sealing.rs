@@ -7,7 +7,7 @@ use sequor_core::{BatchId, EndReason, Event, Refusal, Req, Seq, SequenceView, St
 use crate::model::load::{BatchToSeal, LoadDurability, LoadedModel, StateTier, StateToSeal, first_file, header};
 use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{RowToSeal, WrittenSequence};
-use crate::model::sequences::table::{JobStage, PendingSeals, SealAction, SealWaiting, SealingRow, Table};
+use crate::model::sequences::table::{JobStage, PendingSeals, SealAction, SealWaiting, SealingRow, StoreAction, Table};
 use crate::state::{SnapshotError, StateCopy, StateValues};
 
 /// Refusal code for a load whose states must be durable and that has no tier.
@@ -193,7 +193,7 @@ fn write(
     let digest = load.durable.as_ref().map(|durable| durable.digest).unwrap_or_default();
     let behind = load.durable.as_ref().is_some_and(|durable| durable.interval().is_some());
     let batch = BatchToSeal { model, version: load.version, digest, specs, behind, states };
-    table.actions.seals.push(SealAction { tier, waiting, rows, batch });
+    table.actions.to_store.push(StoreAction::Seal(SealAction { tier, waiting, rows, batch }));
 }
 
 /// Whether this step must wait for the store, because too many steps were answered since the durable one.

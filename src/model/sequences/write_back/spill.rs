@@ -255,7 +255,7 @@ fn serve_waiting(budget: &Budget, table: &mut Table, now: Time, victims: &mut Ve
     // The load whose sequences cannot move to the store.
     let mut exhausted = None;
     while let Some(wait) = table.spilling.waiting.pop_front() {
-        let no_room = match budget.take(wait.wanted.bytes) {
+        let no_room = match budget.take_under_lock(wait.wanted.bytes, &mut table.actions.unneeded) {
             Ok(ticket) => {
                 has_room(table, now, &wait, ticket);
                 continue;
@@ -284,7 +284,7 @@ fn make_room_to_grow(budget: &Budget, table: &mut Table, now: Time, victims: &mu
     let Some((load, RefusedGrowth { seq, bytes })) = growth.filter(|_| now >= table.spilling.paused_until) else {
         return;
     };
-    if let Err(no_room) = budget.take(bytes).map(drop) {
+    if let Err(no_room) = budget.take_under_lock(bytes, &mut table.actions.unneeded).map(drop) {
         victims.extend(self::victims(table, &load, (bytes, Some(seq)), no_room));
     }
 }

@@ -1,6 +1,6 @@
 //! What a store keeps in memory, and the plan for a batch of changes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use crate::state::tier::succession::Successions;
 #[derive(Default)]
 pub(super) struct KeptHeads {
     pub(super) heads: HashMap<TierKey, Arc<StateHead>>,
+    /// Keys of commits that have failed. The file may have other heads for them.
+    pub(super) unsure: HashSet<TierKey>,
     pub(super) successions: HashMap<String, Successions>,
     pub(super) running: RunningTime,
     /// Bytes of all files.
@@ -51,6 +53,25 @@ impl CommitPlan<'_> {
 }
 
 impl KeptHeads {
+    /// Those of these keys for which the file may have other heads.
+    pub(super) fn unsure_of<'a>(&self, keys: impl Iterator<Item = &'a TierKey>) -> Vec<TierKey> {
+        if self.unsure.is_empty() {
+            return Vec::new();
+        }
+        keys.filter(|key| self.unsure.contains(*key)).cloned().collect()
+    }
+
+    /// Takes over the head that the file has for a key.
+    pub(super) fn set_found(&mut self, key: TierKey, head: Option<StateHead>) {
+        self.unsure.remove(&key);
+        self.used += head.as_ref().map_or(0, |head| head.bytes);
+        let before = match head {
+            Some(head) => self.heads.insert(key, Arc::new(head)),
+            None => self.heads.remove(&key),
+        };
+        self.used -= before.map_or(0, |head| head.bytes);
+    }
+
     /// Plans the writes for these changes. Of several changes of one key, only the last one is written.
     pub(super) fn plan<'a>(&self, changes: &'a [TierChange]) -> CommitPlan<'a> {
         let mut after: HashMap<&TierKey, NewState<'_>> = HashMap::new();

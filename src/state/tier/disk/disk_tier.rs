@@ -1,7 +1,8 @@
 //! Keeps states on disk, in an embedded store: a copy-on-write B-tree in one file, so that a commit is complete or absent.
 //!
 //! Heads are in memory as well, so the lookup of an id that is not stored costs no read. A failed write or a panic of the store closes the
-//! file. The next use opens it again, as after a crash.
+//! file. The next use opens it again, as after a crash. A commit that has failed may be in the file all the same, so the heads of its keys are
+//! read again before the next use of one.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +16,7 @@ use super::commit_plan::KeptHeads;
 use super::pieces::{PieceKey, pieces};
 use super::tables::{
     ENDED, ENDS, HEADS, NUMBERS, STATES, SUCCESSIONS, begin_running, compact_ends, cut_whole_states, next_epoch,
-    read_successions, write,
+    read_heads, read_successions, write,
 };
 use crate::state::tier::contract::{FoundState, RunningTime, Tier, TierChange, TierUsage};
 use crate::state::tier::error::TierError;
@@ -100,6 +101,22 @@ impl DiskTier {
         compacted.map(drop).map_err(|e| TierError::Io { path: self.path.clone(), what: e.to_string() })
     }
 
+    /// Reads the heads of these keys again, if the file may have others than are known here.
+    fn look_again<'a>(&self, keys: impl Iterator<Item = &'a TierKey>) -> Result<(), TierError> {
+        let unsure = self.kept.lock().unsure_of(keys);
+        if unsure.is_empty() {
+            return Ok(());
+        }
+        let heads = self.with(|database| read_heads(database, &unsure))?;
+        let mut kept = self.kept.lock();
+        for (key, head) in unsure.into_iter().zip(heads) {
+            let damaged = || TierError::Damaged { path: self.path.clone(), what: "a head cannot be read".to_owned() };
+            let head = head.map(|head| StateHead::decode(&head).ok_or_else(damaged)).transpose()?;
+            kept.set_found(key, head);
+        }
+        Ok(())
+    }
+
     /// Runs `work` on the store. If it fails, the next use opens the store again, because a store accepts no write after a failed one.
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, TierError> {
         let damaged = |what: String| TierError::Damaged { path: self.path.clone(), what };
@@ -131,9 +148,18 @@ impl DiskTier {
     }
 }
 
+/// The key of the state that a change is of.
+fn key_of_state(change: &TierChange) -> Option<&TierKey> {
+    match change {
+        TierChange::Put { key, .. } | TierChange::Remove { key, .. } => Some(key),
+        _ => None,
+    }
+}
+
 impl Tier for DiskTier {
     fn get(&self, key: &TierKey) -> FoundState {
         let _commit = self.commit.lock();
+        self.look_again(std::iter::once(key))?;
         let Some(head) = self.kept.lock().heads.get(key).cloned() else { return Ok(None) };
         let mut at = PieceKey::new(key.encode());
         let file = self.with(|database| {
@@ -150,11 +176,12 @@ impl Tier for DiskTier {
 
     fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError> {
         let _commit = self.commit.lock();
+        if self.kept.lock().closed {
+            return Err(TierError::Closed);
+        }
+        self.look_again(changes.iter().filter_map(key_of_state))?;
         let (plan, before) = {
             let kept = self.kept.lock();
-            if kept.closed {
-                return Err(TierError::Closed);
-            }
             let plan = kept.plan(changes);
             let before = |key: &TierKey| kept.heads.get(key).map_or(0, |head| head.bytes);
             let before: Vec<u64> = plan.writes.iter().map(|(key, _)| before(key)).collect();
@@ -163,8 +190,15 @@ impl Tier for DiskTier {
         if plan.is_empty() {
             return Ok(plan.too_large);
         }
-        let next_end = self.with(|database| write(database, &plan, &before))?;
+        let written = self.with(|database| write(database, &plan, &before));
         let mut kept = self.kept.lock();
+        let next_end = match written {
+            Ok(next_end) => next_end,
+            Err(error) => {
+                kept.unsure.extend(plan.writes.into_iter().map(|(key, _)| key.clone()));
+                return Err(error);
+            }
+        };
         (kept.used, kept.next_end) = (plan.used, next_end);
         let successions = plan.successions.into_iter().map(|(model, of_model)| (model.to_owned(), of_model.clone()));
         kept.successions.extend(successions);
@@ -179,6 +213,11 @@ impl Tier for DiskTier {
 
     fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
         self.kept.lock().heads.get(key).cloned()
+    }
+
+    fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
+        let kept = self.kept.lock();
+        kept.unsure.contains(key) || kept.heads.get(key).is_some_and(|head| head.incarnation <= incarnation)
     }
 
     fn list(&self, model: &str) -> Vec<(Id, Arc<StateHead>)> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redb::{Database, ReadableTable as _, TableDefinition, TableHandle as _};
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableHandle as _};
 
 use super::commit_plan::CommitPlan;
 use super::pieces::{PieceKey, pieces};
@@ -70,6 +70,13 @@ pub(super) fn cut_whole_states(write: &redb::WriteTransaction) -> Result<(), red
     }
     write.delete_table(WHOLE)?;
     Ok(())
+}
+
+/// The heads of these keys, as the file has them.
+pub(super) fn read_heads(database: &Database, keys: &[TierKey]) -> Result<Vec<Option<Vec<u8>>>, redb::Error> {
+    let table = database.begin_read()?.open_table(HEADS)?;
+    let head = |key: &TierKey| Ok(table.get(key.encode().as_slice())?.map(|head| head.value().to_vec()));
+    keys.iter().map(head).collect()
 }
 
 /// The successions of each model. Those that cannot be read are left out: states of other versions are not resumed then.

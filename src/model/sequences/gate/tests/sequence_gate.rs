@@ -44,6 +44,12 @@ fn enter(gate: &SequenceGate, id: u64, start: bool) -> (AtGate<InferRequest>, Su
     (gate.enter(&Id::from(id), request(id, start), defer), submitted)
 }
 
+/// The period in which a request was let through.
+fn period_of(at: &AtGate<InferRequest>) -> HeldPeriod {
+    let AtGate::Open(_, period) = at else { panic!("it is not let through") };
+    *period
+}
+
 /// Ends a claim. Returns how many requests went on, and whether another claim must follow.
 fn claimed(gate: &SequenceGate, id: u64, is_held: bool) -> (u32, bool) {
     let mut went_on = 0;
@@ -63,7 +69,7 @@ fn requests_that_arrive_together_cause_one_claim() {
     assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits(_)));
     assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims(_)), "another sequence");
     assert_eq!(claimed(&gate, 7, true), (2, false));
-    assert!(matches!(enter(&gate, 7, false).0, AtGate::Open(_)));
+    assert!(matches!(enter(&gate, 7, false).0, AtGate::Open(..)));
     assert_eq!(gate.claim_failed(&Id::from(8)).len(), 1);
     assert!(matches!(enter(&gate, 8, false).0, AtGate::Claims(_)), "nothing is left of the claim that failed");
 }
@@ -111,7 +117,7 @@ fn an_id_is_not_given_up_while_a_request_is_on_its_way_to_the_table() {
     claimed(&gate, 7, true);
     let second = enter(&gate, 7, false);
     assert_eq!((gate.close(&id, Time::ZERO), gate.try_close(&id)), (HandoverGate::Busy, false));
-    gate.entered(&id);
+    gate.entered(&id, period_of(&second.0));
     assert_eq!(gate.close(&id, Time::ZERO), HandoverGate::Closed { asked: false });
     assert!(matches!(enter(&gate, 7, false).0, AtGate::Waits(_)), "it must not find an empty table");
     gate.set_asked(&id, true);
@@ -120,6 +126,23 @@ fn an_id_is_not_given_up_while_a_request_is_on_its_way_to_the_table() {
     gate.set_asked(&id, false);
     assert_eq!(look(600), HandoverGate::Closed { asked: false }, "the instance has replied");
     drop((first, second));
+}
+
+#[test]
+fn a_request_from_before_a_loss_does_not_count_for_one_that_is_on_its_way_after_it() {
+    let (gate, _folder) = gate();
+    let (id, first) = (Id::from(7), enter(&gate, 7, true));
+    claimed(&gate, 7, true);
+    let early = enter(&gate, 7, false);
+    gate.lose(&id);
+    let again = enter(&gate, 7, true);
+    claimed(&gate, 7, true);
+    let late = enter(&gate, 7, false);
+    gate.entered(&id, period_of(&early.0));
+    assert_eq!((gate.close(&id, Time::ZERO), gate.try_close(&id)), (HandoverGate::Busy, false));
+    gate.entered(&id, period_of(&late.0));
+    assert!(gate.try_close(&id));
+    drop((first, again));
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! Queues the work that a table has for the store, while the table is locked. So the store gets it in the order in which the table decided it:
+//! a state cannot arrive behind the end of its sequence, nor an earlier state behind a later one. The store is woken after the lock
+//! (`carry_out`).
+
+use std::sync::Arc;
+
+use sequor_core::EndReason;
+
+use crate::model::load::StateTier;
+use crate::model::sequences::offloaded::{Forgotten, StoreTask};
+use crate::model::sequences::table::{DeferredActions, KeptStages, SealAction, StoreAction};
+use crate::model::sequences::write_back::sealing;
+use crate::state::tier::ClosedTask;
+
+use super::carry_out::{ActionHost, change};
+
+/// Queues the work for the store.
+pub(super) fn queue<H: ActionHost>(host: &Arc<H>, actions: &mut DeferredActions) {
+    if actions.to_store.is_empty() {
+        return;
+    }
+    let store = host.kept_store().get().map(|store| Arc::clone(store) as Arc<dyn StateTier>);
+    actions.tiers.extend(store);
+    for action in std::mem::take(&mut actions.to_store) {
+        let closed = match action {
+            StoreAction::Seal(action) => {
+                actions.tiers.push(Arc::clone(&action.tier));
+                seal(host, action)
+            }
+            StoreAction::Take(task) => take(host, task),
+            StoreAction::Forget(forgotten) => forget(host, forgotten),
+        };
+        actions.closed.extend(closed);
+    }
+}
+
+/// Queues states for a tier. The tier's report releases or refuses the answers.
+fn seal<H: ActionHost>(host: &Arc<H>, SealAction { tier, waiting, rows, batch }: SealAction) -> Option<ClosedTask> {
+    let host = Arc::downgrade(host);
+    let sealed = move |failed: Vec<(usize, EndReason)>| {
+        if let Some(host) = host.upgrade() {
+            change(&host, |table, now| sealing::sealed(table, now, waiting, &rows, &failed));
+        }
+    };
+    tier.seal(batch, Box::new(sealed))
+}
+
+/// Queues a request's task, which the store does on its own thread.
+fn take<H: ActionHost>(host: &Arc<H>, task: StoreTask) -> Option<ClosedTask> {
+    let weak = Arc::downgrade(host);
+    host.kept_store().queue_take(task, move |task, outcome| {
+        if let Some(host) = weak.upgrade() {
+            change(&host, |table, now| table.stored(now, task, outcome));
+        }
+    })
+}
+
+/// Queues the removal of a sequence that has ended. Answers that wait for that leave then.
+fn forget<H: ActionHost>(host: &Arc<H>, forgotten: Forgotten) -> Option<ClosedTask> {
+    let (weak, id) = (Arc::downgrade(host), forgotten.id.clone());
+    host.kept_store().queue_forget(host.model_name(), forgotten, move |error| {
+        if let Some(host) = weak.upgrade() {
+            change(&host, |table, _| table.pending_ends.finish(&id, error.as_deref()));
+        }
+    })
+}
