@@ -267,6 +267,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
                 Effect::Tell(_) => self.notify_policy(),
                 Effect::Prepare(req, _) => answers.push(Event::Prepared(req, self.prepared(req))),
                 Effect::Post(req, _) => answers.push(Event::Posted(req)),
+                Effect::Reply { req, seal } => answers.extend(seal.then_some(Event::Replied(req, None))),
                 Effect::Seal(batch) => answers.push(Event::Sealed(batch, Vec::new())),
                 Effect::Note(_) | Effect::Replay(..) => {}
             }

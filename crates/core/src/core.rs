@@ -93,6 +93,7 @@ impl Core {
             Event::Ran { batch, rows } => self.ran(now, batch, &rows, out),
             Event::Sealed(batch, failed) => self.sealed(now, batch, &failed, out),
             Event::Posted(req) => self.posted(now, req, out),
+            Event::Replied(req, failed) => self.replied(now, req, failed, out),
             Event::End(seq, why) => self.leave(now, seq, why, Refusal::of_end(why), out),
             Event::Tick => {}
         }

@@ -57,6 +57,8 @@ faults! {
     CancelledBetweenRuns,
     RunsMiscounted,
     ReplyForgetsStart,
+    ReplyNotSealed,
+    ReplyUntold,
     PreparedTwice,
     RefusalEndsNothing,
     OwnMaxWaitIgnored,
