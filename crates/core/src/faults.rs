@@ -24,6 +24,7 @@ faults! {
     CancelForgetsOne,
     BacklogLastInFirstOut,
     IdNotUnlinked,
+    SecondLiveKept,
     GenerationNotBumped,
     ReleasedOutOfOrder,
     BatchOneTooLarge,
