@@ -24,6 +24,7 @@ mod restarts_with_plugins;
 mod restarts_with_reloads;
 mod stores_under_pressure;
 mod tiers;
+mod waking;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,48 @@
+//! Requests that meet a stored sequence while the store reads its state for another request.
+
+use super::machine::{Machine, OLDEST, Server, answered, start};
+use super::request;
+use crate::error::Failure;
+use crate::model::*;
+
+/// A machine whose store has sequences 7 and 9, with the sum 40 each.
+fn stored(when: &str) -> Machine {
+    let machine = Machine::new(when, OLDEST);
+    let first = machine.serve();
+    [7, 9].into_iter().for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
+    first.stop();
+    machine
+}
+
+/// Keeps the store busy with sequence 9. It reads no other state meanwhile.
+fn busy(machine: &Machine, server: &Server) -> Pending {
+    machine.hold_disk(true);
+    let step = server.repository.submit(request(9, 1, |_| {})).unwrap();
+    machine.wait_for_held_commit();
+    step
+}
+
+fn answer(pending: Pending) -> Result<InferAnswer, Failure> {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending)
+}
+
+#[test]
+fn a_start_behind_a_failed_read_is_answered_once_the_old_state_is_removed() {
+    for when in ["drain", "step", "every"] {
+        let machine = stored(when);
+        let second = machine.serve();
+        let other = busy(&machine, &second);
+        let step = second.repository.submit(request(7, 1, |_| {})).unwrap();
+        let begins = second.repository.submit(request(7, 5, start)).unwrap();
+        machine.fail_reads(true);
+        machine.hold_disk(false);
+        assert!(matches!(answer(step), Err(Failure::Store { .. })), "{when}");
+        answered(other);
+        assert_eq!(answered(begins).outputs[0].tensor.data[..], 5_i32.to_le_bytes(), "{when}");
+        machine.fail_reads(false);
+        let after = machine.serve_from(&machine.crashed());
+        let left = after.send(7, 1, |_| {});
+        let is_older = matches!(&left, Ok(answer) if answer.outputs[0].tensor.data[..] != 6_i32.to_le_bytes());
+        assert!(!is_older, "{when}: {left:?}");
+    }
+}
