@@ -1,5 +1,8 @@
 //! Requests that meet a stored sequence while the store reads its state for another request.
 
+use sequor_core::Id;
+
+use super::ensembles;
 use super::machine::{Machine, OLDEST, Server, answered, start};
 use super::request;
 use crate::error::Failure;
@@ -45,4 +48,40 @@ fn a_start_behind_a_failed_read_is_answered_once_the_old_state_is_removed() {
         let is_older = matches!(&left, Ok(answer) if answer.outputs[0].tensor.data[..] != 6_i32.to_le_bytes());
         assert!(!is_older, "{when}: {left:?}");
     }
+}
+
+#[test]
+fn an_ensemble_does_not_restart_a_sequence_that_the_store_reads_for_a_client() {
+    let machine = stored("drain");
+    let second = machine.serve();
+    let ensemble = machine.folder.path().join("of");
+    fs_err::create_dir_all(ensemble.join("1")).unwrap();
+    fs_err::write(ensemble.join("config.pbtxt"), ensembles::ensemble("of", &["sum"], "")).unwrap();
+    second.repository.load(&ensemble);
+    let by_ensemble = |id| {
+        let pending = second.repository.submit(ensembles::request("of", id, 5, start));
+        pending.and_then(answer)
+    };
+    by_ensemble(3).unwrap();
+    let other = busy(&machine, &second);
+    let step = second.repository.submit(request(7, 1, |_| {})).unwrap();
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(|| by_ensemble(7));
+        // Its START is in the queue of the member if it is not refused.
+        while !starting.is_finished() && queued(&second) < 2 {
+            std::thread::yield_now();
+        }
+        machine.hold_disk(false);
+        let refused = starting.join().unwrap();
+        assert!(matches!(&refused, Err(Failure::Member { may_retry: true, .. })), "{refused:?}");
+    });
+    answered(other);
+    assert_eq!(answered(step).outputs[0].tensor.data[..], 41_i32.to_le_bytes());
+    assert_eq!(second.sum(7, 1, |_| {}), 42, "it goes on");
+}
+
+/// Requests in the queue of sequence 7.
+fn queued(server: &Server) -> u32 {
+    let live = server.repository.live_sequences("sum").unwrap();
+    live.iter().filter(|live| live.id == Id::from(7)).map(|live| live.queued).sum()
 }
