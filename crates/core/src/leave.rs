@@ -204,15 +204,15 @@ impl Core {
         }
     }
 
-    /// Continues a sequence without a slot whose first request was dropped. The next request takes its place. If there is none, the state
-    /// returns to the store.
+    /// Continues a sequence without a slot whose first request was dropped. The next request takes its place. If there is none, or if the
+    /// driver was still looking for the state, that returns to the store. Requests behind may be sent again.
     fn go_on_without_first(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get(seq) else { return };
         let next = s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.plan));
         match (s.stage, next) {
             (Some(Stage::Backlogged), Some(_)) => {}
             (Some(Stage::Preparing), Some((req, None))) if s.announced => self.prepare(req, Some(seq), out),
-            _ => self.leave(now, seq, EndReason::Spilled, Refusal::Cancelled, out),
+            _ => self.leave(now, seq, EndReason::Spilled, Refusal::of_end(EndReason::Spilled), out),
         }
     }
 

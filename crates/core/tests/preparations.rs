@@ -254,6 +254,18 @@ fn a_state_that_is_not_found_begins_no_sequence() {
     assert_eq!((rig.core.tombstone(&Id::Int(1)), rig.ended.len()), (None, 0));
 }
 
+/// The state goes back to the store. The step behind the cancelled one can be sent again, and then continues from there.
+#[test]
+fn a_step_behind_a_cancelled_one_learns_that_the_state_went_back() {
+    let mut rig = Rig::new(LoadSpec { cancel_ends: false, ..spec(oldest(1), 1) });
+    let first = rig.submit_with(1, false, false, |s| (s.adopt, s.prepare) = (Some(41), true));
+    let behind = rig.submit(1, false, false);
+    rig.apply(Event::Cancel(key(first)));
+    assert_eq!(rig.answers[&first], Err(Refusal::Cancelled));
+    assert_eq!(rig.answers[&behind], Err(Refusal::Ended(EndReason::Spilled)));
+    assert_eq!((rig.usage().live, rig.ended_with.as_slice()), (0, [].as_slice()));
+}
+
 #[test]
 fn a_counted_step_is_validated_against_the_state_that_it_adopts() {
     for (step, prepare, expected) in [

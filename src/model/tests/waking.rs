@@ -85,3 +85,24 @@ fn queued(server: &Server) -> u32 {
     let live = server.repository.live_sequences("sum").unwrap();
     live.iter().filter(|live| live.id == Id::from(7)).map(|live| live.queued).sum()
 }
+
+/// With `on_cancel = "keep"` the state of a cancelled step goes back to the store. The step behind it did not ask for that.
+#[test]
+fn a_step_behind_a_cancelled_one_is_not_called_cancelled() {
+    for when in ["drain", "step", "every"] {
+        let machine = stored(&format!("{when}\"\n[sequence]\non_cancel = \"keep\" # \""));
+        let second = machine.serve();
+        let other = busy(&machine, &second);
+        let first = second.repository.submit(request(7, 100, |_| {})).unwrap();
+        let behind = second.repository.submit(request(7, 100, |_| {})).unwrap();
+        drop(first);
+        let refused = answer(behind);
+        machine.hold_disk(false);
+        answered(other);
+        assert!(matches!(&refused, Err(Failure::Store { .. })), "{when}: {refused:?}");
+        // The store reads the state for nothing first.
+        let again = || second.send(7, 2, |_| {});
+        let answer = std::iter::repeat_with(again).find(|answer| !matches!(answer, Err(Failure::Store { .. })));
+        assert_eq!(answer.unwrap().unwrap().outputs[0].tensor.data[..], 42_i32.to_le_bytes(), "{when}");
+    }
+}
