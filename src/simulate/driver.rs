@@ -103,7 +103,7 @@ enum InstanceActivity {
 
 impl<'a, 'p> SimLoop<'a, 'p> {
     fn new(setup: &'a Setup<'a>, policy: Option<&'a mut (dyn SimPolicy + 'p)>, spec: LoadSpec) -> SimLoop<'a, 'p> {
-        let (instances, slots) = (spec.instances, spec.slots() * u32::from(spec.instances));
+        let (instances, slots) = (spec.instances, spec.all_slots());
         let mut core = Core::new();
         let mut out = Vec::new();
         core.apply(Time::ZERO, Event::Loaded(LOAD, spec), &mut out);

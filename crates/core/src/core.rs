@@ -123,7 +123,7 @@ impl Core {
             live: state.live,
             backlog: state.backlog.len(),
             slots_used: state.used,
-            slots: state.spec.slots() * u32::from(state.spec.instances),
+            slots: state.spec.all_slots(),
             ready: ready + state.ready.len(),
         }
     }

@@ -69,3 +69,16 @@ fn a_version_has_one_live_sequence_of_an_id() {
     assert_eq!((rig.drain(), rig.answers[&moved], rig.usage().live), (vec![1], Ok(()), 0));
     assert_eq!(rig.core.find(&Id::Int(7), None), None);
 }
+
+/// A load may have more slots than a `u32` counts.
+#[test]
+fn the_slots_of_all_instances_may_exceed_what_is_counted() {
+    let slots = i32::MAX.unsigned_abs();
+    let mut rig = Rig::new(LoadSpec { instances: 3, ..spec(oldest(slots), 4) });
+    assert_eq!((rig.usage().slots, rig.usage().slots_used), (u32::MAX, 0));
+    let started = rig.submit(1, true, false);
+    assert_eq!((rig.drain(), rig.answers[&started]), (vec![1], Ok(())));
+    let dialect = Dialect { full: WhenFull::Refuse, ..Dialect::TRITON };
+    let started = rig.submit_with(2, true, false, |s| s.dialect = dialect);
+    assert_eq!((rig.answers.get(&started), rig.usage().slots_used), (None, 2));
+}
