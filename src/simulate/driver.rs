@@ -103,7 +103,7 @@ enum InstanceActivity {
 
 impl<'a, 'p> SimLoop<'a, 'p> {
     fn new(setup: &'a Setup<'a>, policy: Option<&'a mut (dyn SimPolicy + 'p)>, spec: LoadSpec) -> SimLoop<'a, 'p> {
-        let (instances, slots) = (spec.instances, spec.slots() * u32::from(spec.instances));
+        let (instances, slots) = (spec.instances, spec.all_slots());
         let mut core = Core::new();
         let mut out = Vec::new();
         core.apply(Time::ZERO, Event::Loaded(LOAD, spec), &mut out);
@@ -267,6 +267,7 @@ impl<'a, 'p> SimLoop<'a, 'p> {
                 Effect::Tell(_) => self.notify_policy(),
                 Effect::Prepare(req, _) => answers.push(Event::Prepared(req, self.prepared(req))),
                 Effect::Post(req, _) => answers.push(Event::Posted(req)),
+                Effect::Reply { req, seal } => answers.extend(seal.then_some(Event::Replied(req, None))),
                 Effect::Seal(batch) => answers.push(Event::Sealed(batch, Vec::new())),
                 Effect::Note(_) | Effect::Replay(..) => {}
             }

@@ -6,13 +6,13 @@ use crate::core::{Core, load_in};
 use crate::ending::Tombstone;
 use crate::event::{Effect, Note, Refusal, Submit};
 use crate::faults::{Planted, fault};
+use crate::id_chains::{ChainLinks, IdLookup};
 use crate::ids::{Id, LoadId};
 use crate::list::List;
 use crate::load::LoadState;
 use crate::request_meta::FEATURES;
 use crate::sequence::{FirstState, Sequence};
 use crate::spec::{Expiry, OnEnding, WhenFull};
-use crate::submit::IdLookup;
 use crate::time::Time;
 
 impl Core {
@@ -42,7 +42,7 @@ impl Core {
             return Ok(());
         }
         if submit.dialect.full == WhenFull::Refuse {
-            return Err(Refusal::TooMany { limit: load.spec.slots() * u32::from(load.spec.instances) });
+            return Err(Refusal::TooMany { limit: load.spec.all_slots() });
         }
         if waiting - free >= limits.backlog
             || load.backlog_bytes.saturating_add(submit.meta.bytes) > limits.backlog_bytes
@@ -88,9 +88,8 @@ impl Core {
         let adopts = submit.adopt.filter(|_| !submit.start);
         let announced = submit.start || (adopts.is_some() && !submit.prepare);
         let first = submit.step.or(adopts.map(|step| step.saturating_add(1))).unwrap_or(1);
-        let older = self.ids.get(&id).copied();
         let sequence = Sequence {
-            id: id.clone(),
+            id,
             load,
             born: self.born,
             placement: None,
@@ -123,10 +122,10 @@ impl Core {
             state_bytes: 0,
             keys: [0; FEATURES],
             armed: Time::NEVER,
-            older,
+            chain: ChainLinks::default(),
         };
         let seq = self.seqs.insert(sequence);
-        self.ids.insert(id, seq);
+        self.link(seq);
         self.queue(now, seq, load, submit);
         if announced {
             self.note(load, Note::Started(seq, submit.req), out);

@@ -93,6 +93,7 @@ impl Core {
             Event::Ran { batch, rows } => self.ran(now, batch, &rows, out),
             Event::Sealed(batch, failed) => self.sealed(now, batch, &failed, out),
             Event::Posted(req) => self.posted(now, req, out),
+            Event::Replied(req, failed) => self.replied(now, req, failed, out),
             Event::End(seq, why) => self.leave(now, seq, why, Refusal::of_end(why), out),
             Event::Tick => {}
         }
@@ -122,7 +123,7 @@ impl Core {
             live: state.live,
             backlog: state.backlog.len(),
             slots_used: state.used,
-            slots: state.spec.slots() * u32::from(state.spec.instances),
+            slots: state.spec.all_slots(),
             ready: ready + state.ready.len(),
         }
     }

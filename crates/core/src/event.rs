@@ -92,6 +92,9 @@ pub enum Event {
     Sealed(BatchId, Vec<(Req, Refusal)>),
     /// Answers [`Effect::Post`].
     Posted(Req),
+    /// Answers [`Effect::Reply`] of a load with the seal stage. With a reason, what the request has changed could not be made durable: the
+    /// request is refused, and its sequence ends for this reason.
+    Replied(Req, Option<EndReason>),
     /// Ends a sequence from outside: an administrator, an ensemble, a lost lease.
     End(Seq, EndReason),
     /// The time of [`crate::Core::due`] has come.
@@ -145,6 +148,13 @@ pub enum Effect {
     Replay(Req, Seq),
     /// Search the tier, make the first state and preprocess, as the load's stages require. Answered by [`Event::Prepared`].
     Prepare(Req, Option<Seq>),
+    /// The step of this request is done without a run. Commit what its preparation has left for the sequence, before any later request of it
+    /// is prepared. [`Effect::Release`] may follow later: the answer waits for its turn. If the load has the seal stage (`seal`), make the
+    /// change durable and answer with [`Event::Replied`]. The answer waits for that, and the sequence goes on meanwhile.
+    Reply {
+        req: Req,
+        seal: bool,
+    },
     /// Postprocess, in the order of the sequence. Answered by [`Event::Posted`].
     Post(Req, Option<Seq>),
     /// Make the states of this batch durable: those of its rows with [`RealRow::seal`] that did not fail. Answered by [`Event::Sealed`].

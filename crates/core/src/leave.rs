@@ -121,32 +121,6 @@ impl Core {
         }
     }
 
-    /// Removes a sequence from the chain of its id.
-    fn unlink(&mut self, seq: Seq) {
-        if fault(Planted::IdNotUnlinked) {
-            return;
-        }
-        let Some(s) = self.seqs.get_mut(seq) else { return };
-        let (id, older) = (s.id.clone(), s.older.take());
-        let Some(first) = self.ids.get(&id).copied() else { return };
-        if first == seq {
-            match older {
-                Some(older) => self.ids.insert(id, older),
-                None => self.ids.remove(&id),
-            };
-            return;
-        }
-        let mut at = Some(first);
-        while let Some(key) = at {
-            let Some(s) = self.seqs.get_mut(key) else { break };
-            if s.older == Some(seq) {
-                s.older = older;
-                break;
-            }
-            at = s.older;
-        }
-    }
-
     fn insert(&mut self, now: Time, seq: Seq, why: EndReason) {
         let Some(s) = self.seqs.get(seq) else { return };
         let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombstones) else { return };
@@ -230,15 +204,15 @@ impl Core {
         }
     }
 
-    /// Continues a sequence without a slot whose first request was dropped. The next request takes its place. If there is none, the state
-    /// returns to the store.
+    /// Continues a sequence without a slot whose first request was dropped. The next request takes its place. If there is none, or if the
+    /// driver was still looking for the state, that returns to the store. Requests behind may be sent again.
     fn go_on_without_first(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
         let Some(s) = self.seqs.get(seq) else { return };
         let next = s.queue.front().and_then(|ix| self.reqs.at(ix)).map(|r| (r.key, r.plan));
         match (s.stage, next) {
             (Some(Stage::Backlogged), Some(_)) => {}
             (Some(Stage::Preparing), Some((req, None))) if s.announced => self.prepare(req, Some(seq), out),
-            _ => self.leave(now, seq, EndReason::Spilled, Refusal::Cancelled, out),
+            _ => self.leave(now, seq, EndReason::Spilled, Refusal::of_end(EndReason::Spilled), out),
         }
     }
 
@@ -279,11 +253,6 @@ impl Core {
             state.backlog_bytes = state.backlog_bytes.saturating_sub(r.meta.bytes);
         }
         out.push(Effect::Refuse { req, refusal, ended });
-    }
-
-    /// Whether a younger sequence has this one's id.
-    fn is_superseded(&self, seq: Seq) -> bool {
-        self.seqs.get(seq).and_then(|s| self.ids.get(&s.id)).is_some_and(|youngest| *youngest != seq)
     }
 
     // === loads ===

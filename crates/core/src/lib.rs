@@ -14,8 +14,9 @@
 //!   [`policies`]: the built-in ones.
 //! - `core`: the state of one model name. `sequence`, `request`, `load`, `loads`: its entries. `slab`, `list`, `level_queue`, `timer`,
 //!   `tombstones`: its containers.
-//! - Methods of the core, by subject: `submit` (admission), `begin`, `prepare`, `slot_assignment`, `plan` (the next step of an instance),
-//!   `rounds` (external policies), `finish`, `steps` (step numbers of clients), `due` (deadlines), `leave` (ends), `idle`, `observe`.
+//! - Methods of the core, by subject: `submit` (admission), `id_chains` (the sequences of an id), `begin`, `prepare`,
+//!   `slot_assignment`, `plan` (the next step of an instance), `rounds` (external policies), `finish`, `steps` (step numbers of clients),
+//!   `due` (deadlines), `leave` (ends), `idle`, `observe`.
 //! - [`seen`]: views for operators · `run_time`: the run time of a full batch · `transitions`, `faults`: for tests.
 
 mod begin;
@@ -29,6 +30,7 @@ pub mod faults;
 #[cfg(not(feature = "planted"))]
 mod faults;
 mod finish;
+mod id_chains;
 mod idle;
 pub mod ids;
 mod leave;

@@ -185,7 +185,7 @@ impl LoadState {
     }
 
     pub(crate) fn free_slots(&self) -> u32 {
-        self.instances.iter().map(InstanceState::room).sum()
+        self.instances.iter().map(InstanceState::room).fold(0, u32::saturating_add)
     }
 
     /// Records the time since which a slot has been free, if one is free now.

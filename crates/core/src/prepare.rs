@@ -78,21 +78,51 @@ impl Core {
 
     // === without a run ===
 
-    /// Answers the request at the head of a sequence without a run. It counts as a step. Its answer leaves after those that were due
-    /// before.
+    /// Answers the request at the head of a sequence without a run. It counts as a step, and the sequence goes on at once. Its answer leaves
+    /// once the step is durable, after those that were due before.
     pub(crate) fn reply(&mut self, now: Time, seq: Seq, req: Req, out: &mut Vec<Effect>) {
-        let Some((start, step)) = self.reqs.get(req).map(|r| (r.start, r.step)) else { return };
+        let Some((start, step, load)) = self.reqs.get(req).map(|r| (r.start, r.step, r.load)) else { return };
         if start && !fault(Planted::ReplyForgetsStart) {
             self.begin_life(seq, req, out);
         }
-        let Some(mut r) = self.reqs.remove(req) else { return };
-        r.turn = load_in(&mut self.loads, r.load).and_then(|load| load.take_turn(req));
-        let Some(s) = self.seqs.get_mut(seq) else { return };
+        let state = load_in(&mut self.loads, load);
+        let (turn, seal) = state.map_or((None, false), |load| (load.take_turn(req), load.spec.stages.seal));
+        let (Some(r), Some(s)) = (self.reqs.get_mut(req), self.seqs.get_mut(seq)) else { return };
+        (r.turn, r.stage) = (turn, RequestStage::Replying);
         self.req_links.remove(&mut s.queue, req.ix);
         s.bytes = s.bytes.saturating_sub(r.meta.bytes);
         s.starts = s.starts.saturating_sub(u32::from(start));
-        (s.step, s.turn, s.touched, s.begun) = (step, r.turn, now, true);
+        (s.step, s.turn, s.touched, s.begun) = (step, turn, now, true);
+        if !fault(Planted::ReplyUntold) {
+            out.push(Effect::Reply { req, seal });
+        }
+        if !seal || fault(Planted::ReplyNotSealed) {
+            self.answer_reply(req, out);
+        }
+    }
+
+    fn answer_reply(&mut self, req: Req, out: &mut Vec<Effect>) {
+        let Some(r) = self.reqs.remove(req) else { return };
         self.turn_done(&r, true, out);
+    }
+
+    /// Handles the driver's report that the step of a reply is durable, or could not be made durable. No step may build on one that is not.
+    pub(crate) fn replied(&mut self, now: Time, req: Req, failed: Option<EndReason>, out: &mut Vec<Effect>) {
+        let Some(load) = self.reqs.get(req).filter(|r| r.stage == RequestStage::Replying).map(|r| r.load) else {
+            return;
+        };
+        match failed {
+            None => self.answer_reply(req, out),
+            Some(why) => {
+                let Some(r) = self.reqs.remove(req) else { return };
+                out.push(Effect::Refuse { req, refusal: Refusal::Ended(why), ended: true });
+                self.turn_done(&r, false, out);
+                if let Some(seq) = r.seq {
+                    self.leave(now, seq, why, Refusal::of_end(why), out);
+                }
+            }
+        }
+        self.wake_if_over(load, out);
     }
 
     fn reply_stateless(&mut self, req: Req, out: &mut Vec<Effect>) {

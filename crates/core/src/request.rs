@@ -66,11 +66,12 @@ pub(crate) enum RunPlan {
     Reply,
 }
 
-// ## Queued    => Preparing | Running | (released) | (refused)
+// ## Queued    => Preparing | Running | Replying | (released) | (refused)
 // ## Preparing => Queued | (released) | (refused)
 // ## Running   => Queued | Sealing | Posting | (released)
 // ## Sealing   => Posting | (released) | (refused)
 // ## Posting   => (released)
+// ## Replying  => (released) | (refused)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestStage {
     /// In the queue of its sequence or of its load.
@@ -80,6 +81,8 @@ pub(crate) enum RequestStage {
     Running,
     Sealing,
     Posting,
+    /// Its step is done without a run and is being made durable. The sequence does not wait for it.
+    Replying,
 }
 
 /// Requests by the driver's keys: the driver's table is dense, so this one is too.

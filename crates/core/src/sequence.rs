@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::ending::EndReason;
-use crate::ids::{Id, LoadId, Req, Seq, Slot};
+use crate::id_chains::ChainLinks;
+use crate::ids::{Id, LoadId, Req, Slot};
 use crate::list::List;
 use crate::request_meta::FEATURES;
 use crate::time::Time;
@@ -85,8 +86,8 @@ pub(crate) struct Sequence {
     /// Key features of the request that began it.
     pub(crate) keys: [u64; FEATURES],
     pub(crate) armed: Time,
-    /// The next older sequence of the same id: ending, or of another version.
-    pub(crate) older: Option<Seq>,
+    /// Its neighbours among the sequences of its id.
+    pub(crate) chain: ChainLinks,
 }
 
 /// The source of a sequence's first state.

@@ -232,6 +232,11 @@ impl LoadSpec {
         }
     }
 
+    /// Slots of all instances. More than a `u32` counts are as many as it counts.
+    pub fn all_slots(&self) -> u32 {
+        self.slots().saturating_mul(u32::from(self.instances))
+    }
+
     /// Number of requests that fill a batch: the largest preferred size, or else the maximum batch size.
     pub fn full_batch(&self) -> u32 {
         let most = self.max_batch.max(1);

@@ -15,14 +15,6 @@ use crate::steps::Repeated;
 use crate::time::Time;
 use crate::timer::Due;
 
-/// The sequences of an id that a request can meet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct IdLookup {
-    pub(crate) live: Option<Seq>,
-    /// A sequence whose END is queued or running, or whose id went to a newer load.
-    pub(crate) ending: Option<Seq>,
-}
-
 impl Core {
     pub(crate) fn submit(&mut self, now: Time, submit: &Submit, out: &mut Vec<Effect>) {
         let req = submit.req;
@@ -68,14 +60,24 @@ impl Core {
             return self.activate(now, load, id, &found, submit, out);
         }
         self.may_start(now, load, &found, submit)?;
-        if let Some(old) = found.live
-            && let Some(s) = self.seqs.get_mut(old)
-        {
-            s.ending = Some(EndReason::Restarted);
-            self.finish_if_through(now, old, out);
+        if let Some(old) = found.live {
+            // The version of that load may have a live sequence of the id, too. It ends as well: a version has one of an id.
+            let version = self.load(load).map(|load| load.spec.version);
+            let beside = self.lookup(&submit.id, version).live.filter(|_| !fault(Planted::SecondLiveKept));
+            for old in [Some(old), beside].into_iter().flatten() {
+                self.end_after_queue(now, old, out);
+            }
         }
         self.begin(now, load, id, submit, out);
         Ok(())
+    }
+
+    /// Lets a sequence whose id goes to a new one end after its queue.
+    fn end_after_queue(&mut self, now: Time, seq: Seq, out: &mut Vec<Effect>) {
+        if let Some(s) = self.seqs.get_mut(seq) {
+            s.ending = Some(EndReason::Restarted);
+            self.finish_if_through(now, seq, out);
+        }
     }
 
     /// The load that a request would go to. The caller checks the request against that load's settings before it submits it.
@@ -104,20 +106,6 @@ impl Core {
                 Err(refusal) => refusal,
             },
         }
-    }
-
-    pub(crate) fn lookup(&self, id: &Id, version: Option<u64>) -> IdLookup {
-        let mut found = IdLookup::default();
-        let mut at = self.ids.get(id).copied();
-        while let Some(key) = at {
-            let Some(s) = self.seqs.get(key) else { break };
-            if version.is_none_or(|v| self.load(s.load).is_some_and(|l| l.spec.version == v)) {
-                let place = if s.ending.is_some() { &mut found.ending } else { &mut found.live };
-                place.get_or_insert(key);
-            }
-            at = s.older;
-        }
-        found
     }
 
     // === an id that lives ===

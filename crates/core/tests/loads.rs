@@ -51,3 +51,34 @@ fn a_stale_key_finds_nothing_of_the_load_that_has_its_place() {
     assert!(matches!(rig.next_of(old), Next::Gone));
     assert_eq!((rig.drain(), rig.usage().live), (vec![1], 1));
 }
+
+/// A START that names no version moves on from a retired load to a version that has a live sequence of the id, too.
+#[test]
+fn a_version_has_one_live_sequence_of_an_id() {
+    let mut rig = Rig::new(spec(oldest(4), 1));
+    let newer = LoadId::new(1, std::num::NonZeroU32::MIN);
+    rig.apply(Event::Loaded(newer, LoadSpec { version: 2, ..spec(oldest(4), 1) }));
+    rig.submit_with(7, true, false, |s| s.version = Some(2));
+    rig.submit_with(7, true, false, |s| s.version = Some(1));
+    rig.apply(Event::Retire { load: LoadId::FIRST, until: Time::NEVER });
+    assert_eq!(rig.drain(), [1]);
+    rig.serves = newer;
+    assert_eq!(rig.drain(), [1]);
+    let moved = rig.submit(7, true, true);
+    assert_eq!(rig.ended, [EndReason::Restarted, EndReason::Restarted], "both were idle");
+    assert_eq!((rig.drain(), rig.answers[&moved], rig.usage().live), (vec![1], Ok(()), 0));
+    assert_eq!(rig.core.find(&Id::Int(7), None), None);
+}
+
+/// A load may have more slots than a `u32` counts.
+#[test]
+fn the_slots_of_all_instances_may_exceed_what_is_counted() {
+    let slots = i32::MAX.unsigned_abs();
+    let mut rig = Rig::new(LoadSpec { instances: 3, ..spec(oldest(slots), 4) });
+    assert_eq!((rig.usage().slots, rig.usage().slots_used), (u32::MAX, 0));
+    let started = rig.submit(1, true, false);
+    assert_eq!((rig.drain(), rig.answers[&started]), (vec![1], Ok(())));
+    let dialect = Dialect { full: WhenFull::Refuse, ..Dialect::TRITON };
+    let started = rig.submit_with(2, true, false, |s| s.dialect = dialect);
+    assert_eq!((rig.answers.get(&started), rig.usage().slots_used), (None, 2));
+}

@@ -109,6 +109,48 @@ fn a_start_answered_without_a_run_initializes_the_state_in_the_next_run() {
     assert_eq!(rig.answers[&next], Ok(()));
 }
 
+/// Answers leave in order, and an earlier one is not there yet.
+#[test]
+fn a_reply_is_done_before_the_next_step_is_prepared_and_its_answer_may_leave_later() {
+    for seal in [false, true] {
+        let strategy =
+            Strategy::Oldest { slots: 2, preferred: vec![], delay: std::time::Duration::ZERO, in_order: true };
+        let stages = Stages { pre: true, seal, ..Stages::default() };
+        let mut rig = Rig::new(LoadSpec { stages, ..spec(strategy, 1) });
+        let other = rig.submit(1, true, false);
+        rig.apply(Event::Prepared(key(other), Preparation::Run(RequestMeta::default())));
+        let batch = rig.batch().expect("a batch");
+        let (first, second) = (rig.submit(2, true, false), rig.submit(2, false, false));
+        rig.seen.clear();
+        rig.apply(Event::Prepared(key(first), Preparation::Reply));
+        let at = |effect: Effect| rig.seen.iter().position(|seen| *seen == effect);
+        let seq = rig.core.find(&Id::Int(2), None);
+        let (done, lent) = (at(Effect::Reply { req: key(first), seal }), at(Effect::Prepare(key(second), seq)));
+        assert!(done.is_some() && done < lent, "{:?}", rig.seen);
+        rig.ran(&batch);
+        if seal {
+            rig.apply(Event::Sealed(batch.id, Vec::new()));
+            assert_eq!((rig.answers[&other], rig.answers.get(&first)), (Ok(()), None), "it is not durable");
+            rig.apply(Event::Replied(key(first), None));
+        }
+        assert_eq!((rig.answers[&other], rig.answers[&first]), (Ok(()), Ok(())));
+    }
+}
+
+#[test]
+fn a_reply_that_is_not_durable_is_refused_and_its_sequence_ends() {
+    let stages = Stages { pre: true, seal: true, ..Stages::default() };
+    let mut rig = Rig::new(LoadSpec { stages, ..spec(oldest(1), 1) });
+    let (first, second) = (rig.submit(1, true, false), rig.submit(1, false, false));
+    rig.apply(Event::Prepared(key(first), Preparation::Reply));
+    rig.apply(Event::Cancel(key(first)));
+    assert_eq!(rig.answers.get(&first), None, "it is done");
+    rig.apply(Event::Replied(key(first), Some(EndReason::Fenced)));
+    let refused = Err(Refusal::Ended(EndReason::Fenced));
+    assert_eq!((rig.answers[&first], rig.answers[&second], rig.usage().live), (refused, refused, 0));
+    rig.apply(Event::Replied(key(first), None));
+}
+
 #[test]
 fn an_end_that_is_answered_without_a_run_ends_its_sequence() {
     let mut rig = prepares(1, 1);
@@ -238,6 +280,18 @@ fn a_state_that_is_not_found_begins_no_sequence() {
     rig.apply(Event::Prepared(key(first), Preparation::Refuse { refusal, ends: true }));
     assert_eq!((rig.answers[&first], rig.usage().live), (Err(refusal), 0));
     assert_eq!((rig.core.tombstone(&Id::Int(1)), rig.ended.len()), (None, 0));
+}
+
+/// The state goes back to the store. The step behind the cancelled one can be sent again, and then continues from there.
+#[test]
+fn a_step_behind_a_cancelled_one_learns_that_the_state_went_back() {
+    let mut rig = Rig::new(LoadSpec { cancel_ends: false, ..spec(oldest(1), 1) });
+    let first = rig.submit_with(1, false, false, |s| (s.adopt, s.prepare) = (Some(41), true));
+    let behind = rig.submit(1, false, false);
+    rig.apply(Event::Cancel(key(first)));
+    assert_eq!(rig.answers[&first], Err(Refusal::Cancelled));
+    assert_eq!(rig.answers[&behind], Err(Refusal::Ended(EndReason::Spilled)));
+    assert_eq!((rig.usage().live, rig.ended_with.as_slice()), (0, [].as_slice()));
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn ready(load: &LoadedModel) -> ReadyVersion {
         instances: spec.instances,
         slots: match &load.ensemble {
             Some(ensemble) => ensemble.slots,
-            None => spec.slots() * u32::from(spec.instances),
+            None => spec.all_slots(),
         },
         state_bytes: load.state_bytes(),
         rows: load.rows(),

@@ -45,6 +45,8 @@ pub(super) struct Machine {
 struct SlowDisk {
     is_held: Mutex<bool>,
     fails: AtomicBool,
+    /// Whether reads fail.
+    fails_reads: AtomicBool,
     changed: Condvar,
     /// Commits that have begun, and commits that are no longer held up.
     begun: AtomicU64,
@@ -65,6 +67,9 @@ struct SlowTier(tier::DiskTier, Arc<SlowDisk>);
 
 impl Tier for SlowTier {
     fn get(&self, key: &TierKey) -> FoundState {
+        if self.1.fails_reads.load(Ordering::Acquire) {
+            return Err(TierError::Io { path: "the disk".to_owned(), what: "a bad sector".to_owned() });
+        }
         self.0.get(key)
     }
 
@@ -170,6 +175,11 @@ impl Machine {
     /// Fails the writes of the store, or lets them succeed.
     pub(super) fn fail_disk(&self, fails: bool) {
         self.disk.fails.store(fails, Ordering::Release);
+    }
+
+    /// Fails the reads of the store, or lets them succeed.
+    pub(super) fn fail_reads(&self, fails: bool) {
+        self.disk.fails_reads.store(fails, Ordering::Release);
     }
 
     /// Number of commits that are no longer held up.

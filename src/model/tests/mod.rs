@@ -1,5 +1,6 @@
 //! Whole models over the stand-in backend: tests of the core, the store and the threads together.
 
+mod answers_in_order;
 mod calls;
 mod cancellation;
 mod captures;
@@ -26,6 +27,7 @@ mod restarts_with_reloads;
 mod store_order;
 mod stores_under_pressure;
 mod tiers;
+mod waking;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -141,6 +141,38 @@ fn a_step_is_busy_until_its_reply_is_in_the_store() {
     );
 }
 
+/// With `preserve_ordering` the answer of a reply waits for its turn, and later steps of its sequence run meanwhile.
+#[test]
+fn a_reply_that_leaves_late_does_not_overwrite_a_later_step_in_the_store() {
+    let machine = machine("step", processors::TOML, with_processors);
+    let file = machine.model().join("config.pbtxt");
+    let config = fs_err::read_to_string(&file).unwrap();
+    let ordered = OLDEST.replace('}', "preserve_ordering: true }");
+    fs_err::write(file, config.replace(OLDEST, &ordered)).unwrap();
+    let server = machine.serve();
+    server.sum(9, 5, start);
+    server.sum(7, 5, |s| (s.start, s.step) = (true, Some(1)));
+    machine.hold_disk(true);
+    let before = server.repository.submit(request(9, 1, |_| {})).unwrap();
+    machine.wait_for_held_commit();
+    let wait_for = |step| {
+        let is_there = |live: &LiveSequence| live.id == sequor_core::Id::from(7) && live.step == step;
+        while !server.repository.live_sequences("sum").unwrap().iter().any(is_there) {
+            std::thread::yield_now();
+        }
+    };
+    let second = server.repository.submit(request(7, 1001, |s| s.step = Some(2))).unwrap();
+    wait_for(2);
+    let third = server.repository.submit(request(7, 1, |s| s.step = Some(3))).unwrap();
+    wait_for(3);
+    machine.hold_disk(false);
+    let value = |pending| i32::from_le_bytes(answered(pending).outputs[0].tensor.data[..].try_into().unwrap());
+    assert_eq!((value(before), value(second), value(third)), (20_006, 1001, 20_006));
+    let after = machine.serve_from(&machine.crashed());
+    assert_eq!(after.sum(7, 1, |s| s.step = Some(3)), 20_006, "the answer of the third step, not of the second");
+    assert_eq!(after.sum(7, 1, |s| s.step = Some(4)), 30_007);
+}
+
 #[test]
 fn a_stored_scratch_is_refused_if_the_processors_have_changed() {
     let machine = machine("drain", processors::TOML, with_processors);

@@ -436,7 +436,7 @@ impl World {
         (self.refer, self.witness, self.store) = (Refer::default(), Witness::default(), Store::default());
         (self.hands, self.specs, self.keys) = (Vec::new(), Vec::new(), Slab::new());
         (self.asked, self.news, self.questions) = (Vec::new(), Vec::new(), Vec::new());
-        (self.prepares, self.posts, self.seals) = (Vec::new(), Vec::new(), Vec::new());
+        (self.prepares, self.posts, self.replies, self.seals) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         (self.consults, self.tells) = (Vec::new(), Vec::new());
         self.names.clear();
         for spec in specs {

@@ -115,6 +115,10 @@ impl World {
             self.apply(Event::Posted(req))?;
             nothing = false;
         }
+        while let Some(req) = self.replies.pop() {
+            self.apply(Event::Replied(req, None))?;
+            nothing = false;
+        }
         while let Some(batch) = self.seals.pop() {
             self.seal_ends(batch, Vec::new())?;
             nothing = false;

@@ -73,6 +73,8 @@ impl Outcome {
             "run",
             "run steps",
             "reply",
+            "a reply made durable",
+            "a reply that is not durable",
             "refuse",
             "refuse and end",
             "cancelled while lent",

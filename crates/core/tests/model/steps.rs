@@ -19,7 +19,8 @@ impl World {
         if closed && self.rng.percent(10) {
             return self.loads();
         }
-        let busy = self.prepares.len() + self.posts.len() + self.seals.len() + self.questions.len();
+        let busy =
+            self.prepares.len() + self.posts.len() + self.replies.len() + self.seals.len() + self.questions.len();
         match self.rng.below(100) {
             x if x < self.taste.pressure => self.submits(),
             x if x < 45 => self.some_thread(),
@@ -109,7 +110,7 @@ impl World {
     fn some_stage(&mut self) -> Checked {
         let pondering: Vec<usize> =
             (0..self.hands.len()).filter(|h| self.hands[*h].thread == Thread::Pondering).collect();
-        match self.rng.below(6) {
+        match self.rng.below(7) {
             0 if !self.posts.is_empty() => {
                 let req = self.posts.swap_remove(self.rng.index(self.posts.len()));
                 // Like a driver whose processors failed after the run: the sequence ends, and the request is released.
@@ -136,6 +137,14 @@ impl World {
             2 if !pondering.is_empty() => {
                 let hand = *self.rng.pick(&pondering);
                 self.hold_round(hand)
+            }
+            5 if !self.replies.is_empty() => {
+                let req = self.replies.swap_remove(self.rng.index(self.replies.len()));
+                let fails = self.rng.percent(self.taste.fails) && !self.winding_down;
+                let failed = fails.then_some(*self.rng.pick(&[EndReason::Unsealed, EndReason::Fenced]));
+                let name = if fails { "a reply that is not durable" } else { "a reply made durable" };
+                count(&mut self.counts.prepared, name, 1);
+                self.apply(Event::Replied(req, failed))
             }
             3 if !self.consults.is_empty() => self.consult(),
             4 if !self.questions.is_empty() => self.admits(),

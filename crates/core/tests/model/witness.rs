@@ -14,6 +14,8 @@ pub enum Fate {
     Running,
     /// It ran (and may be sealed, postprocessed, or wait for its turn).
     Ran,
+    /// It was done without a run (and may be sealed, or wait for its turn).
+    Replied,
 }
 
 #[derive(Debug, Clone)]
@@ -132,7 +134,7 @@ impl Witness {
         match effect {
             Effect::Refuse { req, .. } => {
                 let sent = self.answered(*req, effect)?;
-                let unsealed = sent.fate == Fate::Ran && seals;
+                let unsealed = matches!(sent.fate, Fate::Ran | Fate::Replied) && seals;
                 hold!(sent.fate == Fate::Sent || unsealed, "what ran is not refused", "{effect:?} of {sent:?}");
                 for turns in self.turns.values_mut() {
                     turns.retain(|r| r != req);
@@ -140,7 +142,8 @@ impl Witness {
             }
             Effect::Release(req) => {
                 let sent = self.answered(*req, effect)?;
-                let replied = sent.steps == 0 && sent.fate == Fate::Sent;
+                let done = if sent.seq.is_some() { Fate::Replied } else { Fate::Sent };
+                let replied = sent.steps == 0 && sent.fate == done;
                 let ran = sent.fate == Fate::Ran && (sent.runs == sent.steps || sent.failed);
                 hold!(ran || replied, "only what ran is released", "{effect:?} of {sent:?}");
                 let begun = self.begun.remove(req).filter(|_| replied && sent.start);
@@ -160,10 +163,19 @@ impl Witness {
                 let open = self.sent.iter().flatten().filter(is_done).find(|of| of.seq == Some(*seq));
                 hold!(open.is_none(), "an answer that has not left is not repeated", "{effect:?} before {open:?}");
             }
+            Effect::Reply { req, .. } => {
+                let Some(sent) = self.get_mut(*req).filter(|sent| sent.steps == 0 && sent.fate == Fate::Sent) else {
+                    return broken("a reply is done once", format!("{effect:?} of {:?}", self.get(*req)));
+                };
+                sent.fate = Fate::Replied;
+            }
             Effect::Prepare(req, seq @ Some(_)) => {
-                if let Some(sent) = self.get_mut(*req) {
-                    sent.seq = *seq;
-                }
+                let Some(sent) = self.get_mut(*req) else { return Ok(()) };
+                sent.seq = *seq;
+                let serial = sent.serial;
+                let is_open = |of: &&Sent| of.seq == *seq && of.steps == 0 && of.serial < serial;
+                let open = self.sent.iter().flatten().filter(is_open).find(|of| of.fate == Fate::Sent);
+                hold!(open.is_none(), "a reply is done before the next step is prepared", "{effect:?} before {open:?}");
             }
             Effect::Note(note) => self.note(note, all, begins_anew(effect, all))?,
             _ => {}

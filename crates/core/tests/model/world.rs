@@ -43,6 +43,8 @@ pub struct World {
     pub names: HashMap<Seq, (N, Id, usize)>,
     pub prepares: Vec<(Req, Option<Seq>)>,
     pub posts: Vec<Req>,
+    /// Replies that are being made durable.
+    pub replies: Vec<Req>,
     pub seals: Vec<BatchId>,
     /// Admission questions that were announced and not fetched.
     pub consults: Vec<LoadId>,
@@ -82,6 +84,7 @@ impl World {
             names: HashMap::new(),
             prepares: Vec::new(),
             posts: Vec::new(),
+            replies: Vec::new(),
             seals: Vec::new(),
             consults: Vec::new(),
             tells: Vec::new(),
@@ -266,6 +269,7 @@ impl World {
             Effect::Replay(..) => count(&mut self.counts.refused, "(Replay)", 1),
             Effect::Prepare(req, seq) => self.prepares.push((*req, *seq)),
             Effect::Post(req, _) => self.posts.push(*req),
+            Effect::Reply { req, seal } => self.replies.extend(seal.then_some(*req)),
             Effect::Seal(batch) => {
                 self.seals.push(*batch);
                 self.seal_begins(*batch);
@@ -316,7 +320,7 @@ impl World {
             let property = match first {
                 Out::Refuse(..) => "refusals are those of the model",
                 Out::Release(_) | Out::Replay(..) => "answers are those of the model",
-                Out::Prepare(..) | Out::Post(..) | Out::Seal(_) => "stages are those of the model",
+                Out::Prepare(..) | Out::Post(..) | Out::Reply(..) | Out::Seal(_) => "stages are those of the model",
                 Out::Started(..) | Out::Ended(..) | Out::Slotted(..) => "notes are those of the model",
                 Out::Fault(_) | Out::Fallback | Out::Stale(_) => "faults are those of the model",
             };
@@ -343,6 +347,7 @@ impl World {
             Effect::Replay(req, seq) => Out::Replay(*req, n(seq)),
             Effect::Prepare(req, seq) => Out::Prepare(*req, seq.as_ref().map(n)),
             Effect::Post(req, seq) => Out::Post(*req, seq.as_ref().map(n)),
+            Effect::Reply { req, seal } => Out::Reply(*req, *seal),
             Effect::Seal(batch) => Out::Seal(self.refer.batches.iter().position(|b| b.key == Some(*batch))?),
             Effect::Note(Note::Started(seq, req)) => Out::Started(n(seq), *req),
             Effect::Note(Note::Slotted(seq, who, slot, waited)) => {

@@ -349,8 +349,10 @@ impl Job {
             self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
         }
         let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
-        let failure = self.failure.take().or(by_processor);
-        if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member), Some(failure)) = (&refusal, failure) {
+        let failure = self.failure.take().or(by_processor).or_else(|| self.went_back(&refusal));
+        if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member | EndReason::Spilled), Some(failure)) =
+            (&refusal, failure)
+        {
             refusals.note(now, &self.id, &failure);
             return self.reply.send(Err(failure), &self.compute, thread);
         }
@@ -362,6 +364,13 @@ impl Job {
         let failure = Failure::from(refused);
         refusals.note(now, &self.id, &failure);
         self.reply.send(Err(failure), &self.compute, thread);
+    }
+
+    /// The failure of a request whose sequence went back to the store before it could begin here. It may be sent again.
+    fn went_back(&self, refusal: &Refusal) -> Option<Failure> {
+        let (model, id) = (self.load.settings.name.clone(), self.id.clone());
+        let why = "it went back to the store while this request waited".to_owned();
+        (*refusal == Refusal::Ended(EndReason::Spilled)).then_some(Failure::Store { model, id, why })
     }
 }
 

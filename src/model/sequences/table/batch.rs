@@ -63,8 +63,10 @@ pub(in crate::model::sequences) enum SealWaiting {
     Batch(BatchId),
     /// A request whose processors are done.
     Posted(Req),
-    /// A request that was answered without a run.
-    Reply(Box<Job>),
+    /// A request that is done without a run.
+    Reply(Req),
+    /// A START that failed.
+    FailedStart(Box<Job>),
 }
 
 /// A state on its way to a tier: its request and its sequence.
@@ -82,13 +84,15 @@ pub(in crate::model::sequences) struct PendingSeals {
     pub(in crate::model::sequences) batches: Vec<(BatchId, Vec<RowToSeal>)>,
     /// Requests whose processors are done.
     pub(in crate::model::sequences) posted: Vec<Req>,
-    /// Requests that were answered without a run.
+    /// Requests that are done without a run.
+    pub(in crate::model::sequences) replies: Vec<Req>,
+    /// STARTs that failed on live sequences with older states in the store.
     #[allow(clippy::vec_box, reason = "they are boxed already, and moved as they are")]
-    pub(in crate::model::sequences) replies: Vec<Box<Job>>,
+    pub(in crate::model::sequences) failed_starts: Vec<Box<Job>>,
 }
 
 impl PendingSeals {
     pub(in crate::model::sequences) fn is_empty(&self) -> bool {
-        self.batches.is_empty() && self.posted.is_empty() && self.replies.is_empty()
+        self.batches.is_empty() && self.posted.is_empty() && self.replies.is_empty() && self.failed_starts.is_empty()
     }
 }

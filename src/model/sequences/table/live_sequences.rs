@@ -22,31 +22,43 @@ fn leaves_state(durable: &LoadDurability, job: &Job) -> bool {
     is_new && durable.store.shared().is_some() && durable.store.head(&key()).is_some()
 }
 
-/// The data of all live sequences, by the index of their keys.
-#[derive(Debug, Default)]
-pub(super) struct LiveSequences(Vec<Option<Live>>);
+/// The data of all live sequences.
+pub(super) type LiveSequences = BySequence<Live>;
 
-impl LiveSequences {
-    pub(in crate::model::sequences) fn get(&self, seq: Seq) -> Option<&Live> {
-        self.0.get(seq.ix as usize)?.as_ref()
+/// Values of sequences, by the index of their keys. Another sequence takes an index once it is free, so each value has its whole key: a key
+/// that is kept too long finds nothing.
+#[derive(Debug)]
+pub(super) struct BySequence<T>(Vec<Option<(Seq, T)>>);
+
+impl<T> Default for BySequence<T> {
+    fn default() -> BySequence<T> {
+        BySequence(Vec::new())
+    }
+}
+
+impl<T> BySequence<T> {
+    pub(super) fn get(&self, seq: Seq) -> Option<&T> {
+        let (of, value) = self.0.get(seq.ix as usize)?.as_ref()?;
+        (*of == seq).then_some(value)
     }
 
-    pub(in crate::model::sequences) fn get_mut(&mut self, seq: Seq) -> Option<&mut Live> {
-        self.0.get_mut(seq.ix as usize)?.as_mut()
+    pub(super) fn get_mut(&mut self, seq: Seq) -> Option<&mut T> {
+        let (of, value) = self.0.get_mut(seq.ix as usize)?.as_mut()?;
+        (*of == seq).then_some(value)
     }
 
-    pub(in crate::model::sequences) fn insert(&mut self, seq: Seq, live: Live) {
+    pub(super) fn insert(&mut self, seq: Seq, value: T) {
         let ix = seq.ix as usize;
         if self.0.len() <= ix {
             self.0.resize_with(ix + 1, || None);
         }
         if let Some(place) = self.0.get_mut(ix) {
-            *place = Some(live);
+            *place = Some((seq, value));
         }
     }
 
-    pub(in crate::model::sequences) fn remove(&mut self, seq: Seq) -> Option<Live> {
-        self.0.get_mut(seq.ix as usize)?.take()
+    pub(super) fn remove(&mut self, seq: Seq) -> Option<T> {
+        self.0.get_mut(seq.ix as usize)?.take_if(|(of, _)| *of == seq).map(|(_, value)| value)
     }
 }
 
@@ -167,5 +179,47 @@ impl Live {
     /// Whether a START of this load with these key features may begin with a copy of its state.
     pub(super) fn may_be_copied(&self, of: &LoadInitializer, load: &Arc<LoadedModel>, keys: &[u64]) -> bool {
         Arc::ptr_eq(&self.load, load) && of.may_copy(&self.keys, keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::num::NonZeroU32;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A value is found, changed and removed by the key that it was inserted with, and by no other one of its index.
+        #[test]
+        fn a_value_is_touched_through_its_own_key_alone(steps in proptest::collection::vec((0u8..4, 0u32..4, 1u32..4), 0..200)) {
+            let mut values = BySequence::default();
+            let mut model: HashMap<u32, (Seq, usize)> = HashMap::new();
+            for (n, (what, ix, generation)) in steps.into_iter().enumerate() {
+                let seq = Seq::new(ix, NonZeroU32::new(generation).unwrap());
+                let of = model.get(&ix).copied().filter(|(of, _)| *of == seq).map(|(_, value)| value);
+                match what {
+                    0 => {
+                        values.insert(seq, n);
+                        model.insert(ix, (seq, n));
+                    }
+                    1 => {
+                        prop_assert_eq!(values.remove(seq), of);
+                        model.retain(|_, (of, _)| *of != seq);
+                    }
+                    2 => {
+                        if let Some(value) = values.get_mut(seq) {
+                            *value = n;
+                        }
+                        if of.is_some() {
+                            model.insert(ix, (seq, n));
+                        }
+                    }
+                    _ => prop_assert_eq!(values.get(seq).copied(), of),
+                }
+            }
+        }
     }
 }

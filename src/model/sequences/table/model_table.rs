@@ -273,6 +273,7 @@ impl Table {
                 Effect::Consult(_) => {}
                 Effect::Prepare(req, seq) => answers.extend(self.lend_to_prepare(req, seq)),
                 Effect::Post(req, _) => answers.extend(self.lend_to_post(req)),
+                Effect::Reply { req, seal } => answers.extend(self.done_without_run(req, seal)),
                 Effect::Seal(batch) => self.pending.batches.push((batch, std::mem::take(&mut self.sealing))),
             }
         }
@@ -328,8 +329,6 @@ impl Table {
         if let Some(seq) = job.seq {
             self.recent.add((seq, self.live.get(seq).is_some()), &job.id, StepRecord::new(now, &job));
         }
-        self.commit_scratch(&mut job);
-        self.replace_stored(&mut job);
         let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);
         if let Some(live) = job.seq.and_then(|seq| self.live_mut(seq)) {
             // An earlier answer does not belong to this step.
@@ -340,8 +339,8 @@ impl Table {
             }
         }
         job.write.durable_step = self.durable_step(job.seq);
-        if job.leaves_scratch() || self.leaves_stale(&job) {
-            self.pending.replies.push(job);
+        if self.leaves_stale(&job) {
+            self.pending.failed_starts.push(job);
         } else {
             self.actions.released.push(job);
         }

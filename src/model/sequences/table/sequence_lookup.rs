@@ -58,9 +58,10 @@ impl SequenceLookup for Table {
 
     fn is_of_another(&self, job: &Job, submit: &Submit) -> bool {
         let find = || self.core.find(&submit.id, submit.version);
-        let seq = if submit.start { find() } else { None };
-        let Some(live) = seq.and_then(|seq| self.live(seq)) else { return false };
-        match (&live.holder, &job.in_ensemble.holder) {
+        let Some(seq) = (if submit.start { find() } else { None }) else { return false };
+        // A sequence that waits for its stored state has no data here yet. Only those of clients are stored.
+        let holder = self.live(seq).and_then(|live| live.holder.as_ref());
+        match (holder, &job.in_ensemble.holder) {
             (None, None) => false,
             (Some(one), Some(other)) => !one.is(other),
             _ => true,

@@ -182,6 +182,24 @@ impl Table {
         (!writes).then_some(Event::Posted(req))
     }
 
+    /// Commits what a request leaves for its sequence that is done without a run. Its answer may leave much later, after other steps of the
+    /// sequence. If it waits for a write (`seals`) and nothing has to be written, returns its event.
+    pub(super) fn done_without_run(&mut self, req: Req, seals: bool) -> Option<Event> {
+        let replied = || seals.then_some(Event::Replied(req, None));
+        let Some(mut job) = self.jobs.get_mut(req).and_then(JobStage::lend) else { return replied() };
+        self.commit_scratch(&mut job);
+        self.replace_stored(&mut job);
+        let writes = seals && job.leaves_scratch();
+        if let Some(stage) = self.jobs.get_mut(req) {
+            *stage = JobStage::Queued(job);
+        }
+        if writes {
+            self.pending.replies.push(req);
+            return None;
+        }
+        replied()
+    }
+
     /// Makes the scratch of a request that of its sequence, if the request is done.
     pub(super) fn commit_scratch(&mut self, job: &mut Job) {
         let Some(processed) = &mut job.processed else { return };

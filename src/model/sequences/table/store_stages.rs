@@ -140,6 +140,9 @@ impl KeptStages for Table {
                 self.apply(now, Event::Prepared(req, Preparation::Refuse { refusal, ends: true }));
                 if self.core.find(&key.id, None).is_none() {
                     keep_after_failure(self, key.id, kept);
+                } else {
+                    // A START behind this request has begun another sequence. After a crash nothing may continue from the older state.
+                    self.forget(key.id, kept.incarnation);
                 }
             }
         }

@@ -16,7 +16,7 @@ const NO_TIER: u32 = 2;
 /// Hands pending states to the tiers. Requests that do not wait for them continue.
 pub(in crate::model::sequences) fn work(table: &mut Table, now: Time) {
     while !table.pending.is_empty() {
-        let PendingSeals { batches, posted, replies } = std::mem::take(&mut table.pending);
+        let PendingSeals { batches, posted, replies, failed_starts } = std::mem::take(&mut table.pending);
         for (id, rows) in batches {
             if let Some(event) = seal(table, now, id, rows) {
                 table.apply(now, event);
@@ -27,8 +27,13 @@ pub(in crate::model::sequences) fn work(table: &mut Table, now: Time) {
                 table.apply(now, event);
             }
         }
-        for job in replies {
-            if let Some(job) = seal_reply(table, now, job) {
+        for req in replies {
+            if let Some(event) = seal_reply(table, now, req) {
+                table.apply(now, event);
+            }
+        }
+        for job in failed_starts {
+            if let Some(job) = forget_before(table, now, job) {
                 table.actions.released.push(job);
             }
         }
@@ -130,32 +135,30 @@ fn forget_before(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>
     if let Some(written) = seq.and_then(|seq| table.live_mut(seq)).and_then(|live| live.written.as_mut()) {
         (written.has_state, written.is_stale) = (false, false);
     }
-    write(table, &load, tier, SealWaiting::Reply(job), vec![(row, StateToSeal { forgets: true, ..state })]);
+    write(table, &load, tier, SealWaiting::FailedStart(job), vec![(row, StateToSeal { forgets: true, ..state })]);
     None
 }
 
-/// Hands the scratch that a request left without a run to the tier. Returns the request if it does not wait for that.
-fn seal_reply(table: &mut Table, now: Time, job: Box<Job>) -> Option<Box<Job>> {
-    if table.leaves_stale(&job) {
-        return forget_before(table, now, job);
-    }
-    let ran = job.processed.as_ref().is_none_or(|processed| processed.has_run);
-    let (load, end, start) = (Arc::clone(&job.load), job.facts.end, job.facts.start);
-    let Some(seq) = job.seq.filter(|_| !ran && !end && !job.replayed) else { return Some(job) };
-    let Some((tier, durable)) = load.tier.clone().zip(load.durable.as_ref()) else { return Some(job) };
-    let Some(written) = table.live_mut(seq).and_then(|live| live.written.as_mut()) else { return Some(job) };
+/// Hands the scratch that a request left without a run to the tier. Returns its event if it does not wait for that.
+fn seal_reply(table: &mut Table, now: Time, req: Req) -> Option<Event> {
+    let replied = Some(Event::Replied(req, None));
+    let Some(job) = table.job(req) else { return replied };
+    let (Some(seq), load, start) = (job.seq, Arc::clone(&job.load), job.facts.start) else { return replied };
+    let Some((tier, durable)) = load.tier.clone().zip(load.durable.as_ref()) else { return replied };
+    let Some(written) = table.live_mut(seq).and_then(|live| live.written.as_mut()) else { return replied };
     // Between two writes, only a state that replaces one from before a START is written.
     if durable.interval().is_some() && !(start && std::mem::take(&mut written.is_stale)) {
-        return Some(job);
+        return replied;
     }
     let has_kept = table.live(seq).is_some_and(|live| live.first_state.is_some());
     let begins = start || (table.core.state_of(seq).is_none() && !has_kept);
     let first = begins.then(|| first_values(table, seq)).flatten();
-    let Some((row, state)) = state_of_job(table, now, &job, None, first) else { return Some(job) };
+    let of_job = |table: &mut Table, job: &Job| state_of_job(table, now, job, None, first);
+    let Some((row, state)) = with_sealing(table, req, of_job).flatten() else { return replied };
     if let Some(written) = written_as(table, &row) {
         written.replies += 1;
     }
-    write(table, &load, tier, SealWaiting::Reply(job), vec![(row, state)]);
+    write(table, &load, tier, SealWaiting::Reply(req), vec![(row, state)]);
     None
 }
 
@@ -213,16 +216,22 @@ fn replaces_stale(table: &mut Table, req: Req) -> bool {
 
 fn state_to_seal(table: &mut Table, now: Time, row: RowToSeal) -> Option<(SealingRow, StateToSeal)> {
     let RowToSeal { req, end, copy } = row;
-    table.set_stage(req, JobStage::Sealing);
-    let JobStage::Sealing(job) = std::mem::replace(table.jobs.get_mut(req)?, JobStage::Running) else { return None };
-    let state = state_of_job(table, now, &job, copy, None);
-    if let Some(place) = table.jobs.get_mut(req) {
-        *place = JobStage::Sealing(job);
-    }
-    let (row, state) = state?;
+    let of_job = |table: &mut Table, job: &Job| state_of_job(table, now, job, copy, None);
+    let (row, state) = with_sealing(table, req, of_job)??;
     let live = table.live_mut(row.seq)?;
     live.is_forgotten = end;
     Some((SealingRow { req, ..row }, StateToSeal { end, ..state }))
+}
+
+/// Calls `with` with the table and a request that is being made durable.
+fn with_sealing<T>(table: &mut Table, req: Req, with: impl FnOnce(&mut Table, &Job) -> T) -> Option<T> {
+    table.set_stage(req, JobStage::Sealing);
+    let JobStage::Sealing(job) = std::mem::replace(table.jobs.get_mut(req)?, JobStage::Running) else { return None };
+    let result = with(table, &job);
+    if let Some(place) = table.jobs.get_mut(req) {
+        *place = JobStage::Sealing(job);
+    }
+    Some(result)
 }
 
 /// The state of a request's sequence, for the tier.
@@ -294,7 +303,8 @@ pub(in crate::model::sequences) fn sealed(
             }
             table.apply(now, Event::Posted(req));
         }
-        SealWaiting::Reply(mut job) => match seq {
+        SealWaiting::Reply(req) => table.apply(now, Event::Replied(req, seq.map(|_| why))),
+        SealWaiting::FailedStart(mut job) => match seq {
             None => {
                 job.write.durable_step = table.durable_step(job.seq);
                 table.actions.released.push(job);

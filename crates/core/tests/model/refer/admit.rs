@@ -56,9 +56,13 @@ impl Refer {
         }
         self.may_start(now, load, ending, submit)?;
         if let Some(old) = live {
-            self.seq_mut(old).ending = Some(EndReason::Restarted);
-            if self.seq(old).stage == Stage::Idle {
-                self.finish(now, old, EndReason::Restarted);
+            // A version has one live sequence of an id.
+            let beside = self.lookup(&submit.id, Some(self.loads[load].spec.version)).0.filter(|n| *n != old);
+            for old in [Some(old), beside].into_iter().flatten() {
+                self.seq_mut(old).ending = Some(EndReason::Restarted);
+                if self.seq(old).stage == Stage::Idle {
+                    self.finish(now, old, EndReason::Restarted);
+                }
             }
         }
         self.begin(now, load, id, submit);

@@ -41,7 +41,7 @@ impl Refer {
 
     /// Answers the head of a sequence without a run.
     pub fn reply(&mut self, now: u64, n: N, req: Req) {
-        let r = self.reqs[req.ix as usize].take().expect("an open request");
+        let r = self.req(req).cloned().expect("an open request");
         assert_eq!(self.seq_mut(n).queue.remove(0), req);
         if r.start {
             self.begin_life(n, &r);
@@ -51,7 +51,26 @@ impl Refer {
         if self.loads[r.load].is_in_order() {
             self.loads[r.load].turns.push((req, None));
         }
-        self.turn_done(&r, true);
+        let seals = self.loads[r.load].spec.stages.seal;
+        self.out.push(Out::Reply(req, seals));
+        self.req_mut(req).expect("an open request").at = At::Replying;
+        if !seals {
+            self.replied(now, req, None);
+        }
+    }
+
+    /// The step of a reply is durable, or could not be made durable.
+    pub fn replied(&mut self, now: u64, req: Req, failed: Option<EndReason>) {
+        if !self.req(req).is_some_and(|r| r.at == At::Replying) {
+            return;
+        }
+        let r = self.reqs[req.ix as usize].take().expect("an open request");
+        self.out.extend(failed.map(|why| Out::Refuse(req, Refusal::Ended(why), true)));
+        self.turn_done(&r, failed.is_none());
+        let seq = r.seq.filter(|n| self.alive(*n));
+        if let (Some(why), Some(n)) = (failed, seq) {
+            self.leave(now, n, why, Refusal::Ended(why));
+        }
     }
 
     /// Lets a START take effect: nothing of the new life is committed yet, and its state is the first one.

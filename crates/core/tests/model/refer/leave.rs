@@ -122,7 +122,7 @@ impl Refer {
             return match (s.stage, s.queue.first().copied()) {
                 (Stage::Backlogged, Some(_)) => {}
                 (Stage::Preparing, Some(req)) if s.announced => self.lend(req, Some(n)),
-                _ => self.leave(now, n, EndReason::Spilled, Refusal::Cancelled),
+                _ => self.leave(now, n, EndReason::Spilled, Refusal::Ended(EndReason::Spilled)),
             };
         }
         if place == 0 && placed && matches!(waited, Stage::Ready | Stage::Preparing) {

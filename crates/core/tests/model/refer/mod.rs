@@ -128,6 +128,8 @@ pub enum At {
     Running,
     Sealing,
     Posting,
+    /// It is done without a run and waits until that is durable.
+    Replying,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,6 +230,7 @@ pub enum Out {
     Replay(Req, N),
     Prepare(Req, Option<N>),
     Post(Req, Option<N>),
+    Reply(Req, bool),
     Seal(usize),
     Started(N, Req),
     Slotted(N, usize, usize, u32, u64),
@@ -287,6 +290,7 @@ impl Refer {
             Event::Ran { batch, rows } => self.ran(now, *batch, rows),
             Event::Sealed(batch, failed) => self.sealed(now, *batch, failed),
             Event::Posted(req) => self.posted(now, *req),
+            Event::Replied(req, failed) => self.replied(now, *req, *failed),
             Event::End(seq, why) => {
                 if let Some(n) = self.seqs.iter().find(|s| s.key == Some(*seq)).map(|s| s.n) {
                     let refusal = if *why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(*why) };
