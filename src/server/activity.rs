@@ -1,4 +1,5 @@
-//! Activity of a connection: the number of active requests, and whether there was one lately. A request needs no reading of the clock.
+//! Activity of a connection: the number of active requests, the answers that are being sent, and whether there was one lately. A request
+//! needs no reading of the clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,13 +11,21 @@ pub(super) struct Activity(Arc<RequestCounts>);
 #[derive(Debug, Default)]
 struct RequestCounts {
     active: AtomicUsize,
-    /// Whether a request has begun since the last [`Activity::is_idle`].
+    /// Parts of answers that the connection has taken and the client has not.
+    sending: AtomicUsize,
+    /// Whether a write waits for the client.
+    is_blocked: AtomicBool,
+    /// Whether a request has begun, or a part of an answer was sent, since the last [`Activity::is_idle`].
     used: AtomicBool,
 }
 
-/// An active request. Dropping it means that its response is sent.
+/// An active request. Dropping it means that the connection has its whole response.
 #[derive(Debug)]
 pub(super) struct ActiveRequest(Activity);
+
+/// A part of an answer. Dropping it means that the client has taken it, or never will.
+#[derive(Debug)]
+pub(super) struct SendingPart(Activity);
 
 impl Activity {
     pub(super) fn begin(&self) -> ActiveRequest {
@@ -25,16 +34,40 @@ impl Activity {
         ActiveRequest(self.clone())
     }
 
-    /// Whether no request is active and none was active since the last call.
+    /// Whether no request is active, no answer is being sent, and neither was since the last call.
     pub(super) fn is_idle(&self) -> bool {
         let used = self.0.used.swap(false, Ordering::Relaxed);
-        !used && self.0.active.load(Ordering::Relaxed) == 0
+        !used && self.0.active.load(Ordering::Relaxed) == 0 && !self.is_sending()
+    }
+
+    /// Sets whether a write waits for the client.
+    pub(super) fn set_blocked(&self, is_blocked: bool) {
+        self.0.is_blocked.store(is_blocked, Ordering::Relaxed);
+    }
+
+    fn is_sending(&self) -> bool {
+        self.0.sending.load(Ordering::Relaxed) > 0 || self.0.is_blocked.load(Ordering::Relaxed)
+    }
+}
+
+impl ActiveRequest {
+    /// Counts a part of its answer that the connection takes now.
+    pub(super) fn sending(&self) -> SendingPart {
+        self.0.0.sending.fetch_add(1, Ordering::Relaxed);
+        SendingPart(self.0.clone())
     }
 }
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.0.active.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.used.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for SendingPart {
+    fn drop(&mut self) {
+        self.0.0.sending.fetch_sub(1, Ordering::Relaxed);
         self.0.0.used.store(true, Ordering::Relaxed);
     }
 }
@@ -49,7 +82,14 @@ mod tests {
         assert!(activity.is_idle());
         let request = activity.begin();
         assert_eq!((activity.is_idle(), activity.is_idle()), (false, false));
+        let part = request.sending();
         drop(request);
+        assert_eq!((activity.is_idle(), activity.is_idle()), (false, false), "its answer is being sent");
+        drop(part);
         assert_eq!((activity.is_idle(), activity.is_idle()), (false, true));
+        activity.set_blocked(true);
+        assert!(!activity.is_idle(), "a write waits");
+        activity.set_blocked(false);
+        assert!(activity.is_idle());
     }
 }

@@ -66,6 +66,14 @@ pub(super) struct ConnectionSetup {
     pub(super) metrics: Metrics,
 }
 
+/// A connection that was accepted, and its client.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) caller: Arc<Caller>,
+    pub(super) permit: Arc<ConnectionPermit>,
+    pub(super) activity: Activity,
+}
+
 fn builder(executor: ExecutorHandle, keepalive: Duration, options: &Connections) -> auto::Builder<ExecutorHandle> {
     let mut builder = auto::Builder::new(executor);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(options.head.0);
@@ -87,14 +95,14 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
-    let caller = |name: Option<String>| {
+    let activity = Activity::default();
+    let stream = WriteTimeout::new(stream, serving.options.write.0, activity.clone(), serving.metrics.clone());
+    let opened = |name: Option<String>| {
         let name = name.unwrap_or_else(|| Caller::LOCAL.to_owned());
-        Arc::new(Caller { name, address: peer })
+        Opened { caller: Arc::new(Caller { name, address: peer }), permit, activity }
     };
-    let stream = WriteTimeout::new(stream, serving.options.write.0, serving.metrics.clone());
     let Some(tls) = &serving.tls else {
-        let caller = caller(None);
-        return talk(stream, caller, permit, serving).await;
+        return talk(stream, opened(None), serving).await;
     };
     let shaken = tokio::select! {
         shaken = tls.accept(stream, serving.options.first_byte.0) => shaken,
@@ -102,24 +110,25 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
     };
     match shaken {
         Ok(stream) => {
-            let caller = caller(tls::client_name(&stream));
-            Box::pin(talk(stream, caller, permit, serving)).await;
+            let opened = opened(tls::client_name(&stream));
+            Box::pin(talk(stream, opened, serving)).await;
         }
         Err(error) => tracing::debug!(%peer, %error, "no TLS"),
     }
 }
 
 /// Serves the requests of a connection, with or without TLS.
-pub(super) async fn talk<S>(mut stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: ConnectionSetup)
+pub(super) async fn talk<S>(mut stream: S, opened: Opened, serving: ConnectionSetup)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Some(head) = begin(&mut stream, &serving).await else { return };
     let ConnectionSetup { dispatcher, keepalive, shutdown, options, metrics, .. } = serving;
+    let Opened { caller, permit, activity } = opened;
     let peer = caller.address;
     let mut tasks = ConnectionExecutor::default();
     let builder = builder(tasks.handle(), keepalive, &options);
-    let (activity, meter) = (Activity::default(), MessageMeter::default());
+    let meter = MessageMeter::default();
     let mut idle = IdleTimer::new(options.idle.0, activity.clone());
     let handle = ConnectionHandle {
         peer: dispatcher.peer(&caller),

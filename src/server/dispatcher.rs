@@ -2,7 +2,6 @@
 //! straight to their service, which is cheaper than the router. All other requests go to the router.
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,16 +9,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::http::header::UPGRADE;
 use axum::http::{HeaderMap, Request, Response};
-use bytes::Bytes;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use tower::Service;
 
 use super::activity::{ActiveRequest, Activity};
 use super::connection_limit::ConnectionPermit;
 use super::request_body::{BodyKind, BodyLimits, RequestBody};
+use super::response_body::{ResponseBody, ResponseContent};
 use super::shutdown::Shutdown;
 use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
@@ -190,53 +189,16 @@ impl Future for ResponseFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = match &mut self.answer {
-            PendingResponse::Infer(answer) => std::task::ready!(answer.as_mut().poll(cx)).map(Content::Infer),
-            PendingResponse::Router(answer) => std::task::ready!(answer.as_mut().poll(cx))?.map(Content::Router),
-            PendingResponse::Refused(answer) => std::task::ready!(Pin::new(answer).poll(cx)).map(Content::Router),
+            PendingResponse::Infer(answer) => std::task::ready!(answer.as_mut().poll(cx)).map(ResponseContent::Infer),
+            PendingResponse::Router(answer) => {
+                std::task::ready!(answer.as_mut().poll(cx))?.map(ResponseContent::Router)
+            }
+            PendingResponse::Refused(answer) => {
+                std::task::ready!(Pin::new(answer).poll(cx)).map(ResponseContent::Router)
+            }
         };
-        let request = self.request.take();
-        Poll::Ready(Ok(response.map(|content| ResponseBody { content, _request: request })))
-    }
-}
-
-/// The body of a response. The request counts as active until this is dropped.
-#[derive(Debug)]
-pub(crate) struct ResponseBody {
-    content: Content,
-    _request: Option<ActiveRequest>,
-}
-
-#[derive(Debug)]
-enum Content {
-    Infer(tonic::body::Body),
-    Router(Body),
-}
-
-impl HttpBody for ResponseBody {
-    type Data = Bytes;
-    type Error = Box<dyn Error + Send + Sync>;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>>> {
-        match &mut self.content {
-            Content::Infer(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-            Content::Router(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.content {
-            Content::Infer(body) => body.is_end_stream(),
-            Content::Router(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.content {
-            Content::Infer(body) => body.size_hint(),
-            Content::Router(body) => body.size_hint(),
-        }
+        // The future is not polled after its end.
+        let Some(request) = self.request.take() else { return Poll::Pending };
+        Poll::Ready(Ok(response.map(|content| ResponseBody::new(content, request))))
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{ConnectionSetup, talk};
+use super::activity::Activity;
+use super::connection::{ConnectionSetup, Opened, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
 use super::write_timeout::WriteTimeout;
@@ -47,8 +48,11 @@ impl StreamServer {
         match serving.limit.admit(peer) {
             Ok(permit) => {
                 let caller = Caller { name: Caller::LOCAL.to_owned(), address: peer };
-                let stream = WriteTimeout::new(stream, serving.options.write.0, serving.metrics.clone());
-                talk(stream, Arc::new(caller), Arc::new(permit), serving).await;
+                let opened =
+                    Opened { caller: Arc::new(caller), permit: Arc::new(permit), activity: Activity::default() };
+                let limit = serving.options.write.0;
+                let stream = WriteTimeout::new(stream, limit, opened.activity.clone(), serving.metrics.clone());
+                talk(stream, opened, serving).await;
             }
             Err(reason) => serving.metrics.connection_closed(reason),
         }

@@ -6,7 +6,8 @@
 //! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task, which owns a [`crate::executor`] · `activity`: whether it is active.
 //! - [`connection_limit`], [`descriptors`]: the maximum number of connections · `first_bytes`, `request_body`: timeouts for arriving data ·
 //!   `metered`: messages of upgraded connections · `write_timeout`: clients that stop reading.
-//! - `dispatcher`: handles every request: its context, the listener's checks, its service.
+//! - `dispatcher`: handles every request: its context, the listener's checks, its service · `response_body`: its answer, until the client has
+//!   taken it.
 //! - [`tls`]: certificates · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong keys · `guard`: checks callers of the
 //!   admin listener · `client_keys`: checks callers of the clients' listeners · `origin`: the calls that web pages may make · `restricted`:
 //!   restricted groups of endpoints · `changed`: finds out whether files have changed.
@@ -32,6 +33,7 @@ mod metered;
 mod origin;
 pub mod poll;
 mod request_body;
+mod response_body;
 mod restricted;
 mod shutdown;
 pub mod systemd;

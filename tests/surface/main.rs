@@ -12,6 +12,7 @@ mod dispatcher;
 mod forms;
 mod gate;
 mod headers;
+mod http2;
 mod keys;
 mod limits;
 mod memory;
