@@ -1,4 +1,4 @@
-//! Accounts of peers: live sequences, requests in flight and queued bytes, against the maximum per peer.
+//! Accounts of peers: live sequences, requests in flight, and queued bytes of requests and answers, against the maximum per peer.
 //!
 //! A peer is identified by its key or certificate name. Without a name, its address identifies it (for IPv6, the /64 network). Without a
 //! maximum, nothing is counted or looked up.
@@ -112,6 +112,13 @@ impl Peer {
             let (needed, used) = (bytes.saturating_add(held), used.saturating_sub(held));
             ExceededLimit::PeerQueuedBytes { needed, used, limit: limit.unwrap_or_default() }
         })
+    }
+
+    /// Counts bytes of an answer, even beyond the maximum.
+    pub(super) fn add_answer(&self, bytes: u64) {
+        if let Some(account) = &self.0 {
+            account.queued.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn remove_queued(&self, bytes: u64) {
@@ -234,6 +241,10 @@ mod tests {
         assert!(one.add_queued(0, 8).is_ok() && other.add_queued(10, 0).is_ok());
         one.remove_queued(8);
         assert!(one.add_queued(10, 0).is_ok());
+        // An answer counts even beyond the maximum.
+        one.add_answer(5);
+        one.remove_queued(10);
+        assert!(one.add_queued(6, 0).is_err() && one.add_queued(5, 0).is_ok());
     }
 
     #[test]

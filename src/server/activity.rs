@@ -2,7 +2,7 @@
 //! needs no reading of the clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 /// The requests of one connection. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,21 @@ struct RequestCounts {
     is_blocked: AtomicBool,
     /// Whether a request has begun, or a part of an answer was sent, since the last [`Activity::is_idle`].
     used: AtomicBool,
+    /// Whether the client has taken a byte of an answer since the last [`Activity::is_stalled`].
+    progressed: AtomicBool,
+    /// The last [`BodyPoll`].
+    polled: AtomicU8,
+}
+
+/// The outcome of a poll of a response's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyPoll {
+    /// No body was polled.
+    Nothing,
+    /// The body has no part yet.
+    Waits,
+    /// The connection has taken a part.
+    Part,
 }
 
 /// An active request. Dropping it means that the connection has its whole response.
@@ -45,8 +60,29 @@ impl Activity {
         self.0.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
+    /// Whether an answer is being sent and the client has taken no byte of any since the last call.
+    pub(super) fn is_stalled(&self) -> bool {
+        let progressed = self.0.progressed.swap(false, Ordering::Relaxed);
+        self.has_parts() && !progressed
+    }
+
+    /// Whether parts of answers wait for the client.
+    pub(super) fn has_parts(&self) -> bool {
+        self.0.sending.load(Ordering::Relaxed) > 0
+    }
+
+    /// The outcome of the last poll of a body since the last call. The tasks of a connection run one after the other, so it is a body of the
+    /// task that has just run.
+    pub(super) fn take_poll(&self) -> BodyPoll {
+        match self.0.polled.swap(BodyPoll::Nothing as u8, Ordering::Relaxed) {
+            n if n == BodyPoll::Part as u8 => BodyPoll::Part,
+            n if n == BodyPoll::Waits as u8 => BodyPoll::Waits,
+            _ => BodyPoll::Nothing,
+        }
+    }
+
     fn is_sending(&self) -> bool {
-        self.0.sending.load(Ordering::Relaxed) > 0 || self.0.is_blocked.load(Ordering::Relaxed)
+        self.has_parts() || self.0.is_blocked.load(Ordering::Relaxed)
     }
 }
 
@@ -55,6 +91,20 @@ impl ActiveRequest {
     pub(super) fn sending(&self) -> SendingPart {
         self.0.0.sending.fetch_add(1, Ordering::Relaxed);
         SendingPart(self.0.clone())
+    }
+}
+
+impl ActiveRequest {
+    /// Notes the outcome of a poll of its body.
+    pub(super) fn note(&self, poll: BodyPoll) {
+        self.0.0.polled.store(poll as u8, Ordering::Relaxed);
+    }
+}
+
+impl SendingPart {
+    /// The client has taken bytes of it.
+    pub(super) fn progressed(&self) {
+        self.0.0.progressed.store(true, Ordering::Relaxed);
     }
 }
 

@@ -2,7 +2,7 @@
 //! that send several steps of a sequence ahead rely on that. Answers of one batch to the same client wake the task once and are written
 //! together.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future as _, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -25,12 +24,13 @@ use super::dispatcher::{ConnectionHandle, Dispatcher};
 use super::first_bytes;
 use super::metered::MeteredStream;
 use super::shutdown::Shutdown;
+use super::stalled::{StalledConnection, StreamExecutor};
 use super::tls::{self, Tls};
 use super::write_timeout::WriteTimeout;
 use crate::api::message_meter::MessageMeter;
 use crate::api::{Caller, ConnectionOrder};
 use crate::config::server::Connections;
-use crate::executor::{AfterTurn, ConnectionExecutor, ExecutorHandle};
+use crate::executor::{AfterTurn, ConnectionExecutor};
 use crate::telemetry::{ConnectionClosed, Metrics};
 
 /// Maximum bytes that a client may send ahead: per stream, and per connection.
@@ -46,13 +46,6 @@ const ROUNDS: usize = 64;
 const LEAVE: Duration = Duration::from_secs(10);
 /// The same time when the server stops. A gRPC client without calls may not read its socket, so it misses the GOAWAY.
 const STOP: Duration = Duration::from_secs(1);
-
-/// Runs the background tasks of the HTTP/2 library within the connection's task.
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ExecutorHandle {
-    fn execute(&self, task: F) {
-        self.spawn(task);
-    }
-}
 
 /// The shared setup of the connections of one listener.
 #[derive(Debug, Clone)]
@@ -74,7 +67,7 @@ pub(super) struct Opened {
     pub(super) activity: Activity,
 }
 
-fn builder(executor: ExecutorHandle, keepalive: Duration, options: &Connections) -> auto::Builder<ExecutorHandle> {
+fn builder(executor: StreamExecutor, keepalive: Duration, options: &Connections) -> auto::Builder<StreamExecutor> {
     let mut builder = auto::Builder::new(executor);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(options.head.0);
     builder
@@ -127,7 +120,10 @@ where
     let Opened { caller, permit, activity } = opened;
     let peer = caller.address;
     let mut tasks = ConnectionExecutor::default();
-    let builder = builder(tasks.handle(), keepalive, &options);
+    let limit = options.write.0;
+    let executor = StreamExecutor { tasks: tasks.handle(), activity: activity.clone(), limit };
+    let builder = builder(executor, keepalive, &options);
+    let mut stalled = StalledConnection::new(activity.clone(), limit * 2);
     let meter = MessageMeter::default();
     let mut idle = IdleTimer::new(options.idle.0, activity.clone());
     let handle = ConnectionHandle {
@@ -162,7 +158,12 @@ where
             }
             Poll::Ready(Idle::Cut) => return Poll::Ready(Ok(())),
         }
-        poll_in_turns(&mut tasks, cx, |cx| connection.as_mut().poll(cx))
+        let turns = poll_in_turns(&mut tasks, cx, |cx| connection.as_mut().poll(cx));
+        if turns.is_pending() && stalled.poll(cx).is_ready() {
+            metrics.connection_closed(ConnectionClosed::Write);
+            return Poll::Ready(Ok(()));
+        }
+        turns
     });
     tokio::select! {
         end = served => if let Err(error) = end {

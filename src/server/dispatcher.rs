@@ -11,14 +11,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::UPGRADE;
-use axum::http::{HeaderMap, Request, Response};
+use axum::http::{HeaderMap, Request, Response, Version};
 use hyper::body::Incoming;
 use tower::Service;
 
-use super::activity::{ActiveRequest, Activity};
+use super::activity::Activity;
 use super::connection_limit::ConnectionPermit;
 use super::request_body::{BodyKind, BodyLimits, RequestBody};
-use super::response_body::{ResponseBody, ResponseContent};
+use super::response_body::{ResponseBody, ResponseContent, ResponseSender};
 use super::shutdown::Shutdown;
 use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
@@ -90,12 +90,15 @@ impl Dispatcher {
     }
 
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
+        let is_http2 = request.version() == Version::HTTP_2;
         let context = match self.admit(connection, &request) {
             Ok(context) => context,
             Err(status) => {
-                return self.respond(connection, PendingResponse::Refused(ready(status.response(request.headers()))));
+                let refused = PendingResponse::Refused(ready(status.response(request.headers())));
+                return self.respond(connection, connection.peer.clone(), is_http2, refused);
             }
         };
+        let peer = context.peer.clone();
         let path = request.uri().path();
         let kind = kind(path, request.headers());
         let receive = |kind| {
@@ -106,17 +109,17 @@ impl Dispatcher {
             (Some(services), INFER) => {
                 let request = request.map(receive(BodyKind::Message));
                 let answer = services.kserve.clone().call(context, request);
-                return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
+                return self.respond(connection, peer, is_http2, PendingResponse::Infer(Box::pin(answer)));
             }
             (Some(services), PREDICT) => {
                 let request = request.map(receive(BodyKind::Message));
                 let answer = services.tfs.clone().call(context, request);
-                return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
+                return self.respond(connection, peer, is_http2, PendingResponse::Infer(Box::pin(answer)));
             }
             (Some(services), STREAM_INFER) => {
                 let request = request.map(receive(BodyKind::Messages));
                 let answer = services.kserve.clone().stream(context, request);
-                return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
+                return self.respond(connection, peer, is_http2, PendingResponse::Infer(Box::pin(answer)));
             }
             _ => {}
         }
@@ -131,11 +134,20 @@ impl Dispatcher {
             None => receive(body),
             Some(closing) => receive(body).until(closing),
         });
-        self.respond(connection, PendingResponse::Router(Box::pin(self.router.clone().call(request))))
+        let answer = PendingResponse::Router(Box::pin(self.router.clone().call(request)));
+        self.respond(connection, peer, is_http2, answer)
     }
 
-    fn respond(&self, connection: &ConnectionHandle, answer: PendingResponse) -> ResponseFuture {
-        ResponseFuture { answer, request: Some(connection.activity.begin()) }
+    fn respond(
+        &self,
+        connection: &ConnectionHandle,
+        peer: Peer,
+        in_pieces: bool,
+        answer: PendingResponse,
+    ) -> ResponseFuture {
+        let queued = self.bodies.queued.clone();
+        let sender = ResponseSender { request: connection.activity.begin(), queued, peer, in_pieces };
+        ResponseFuture { answer, sender: Some(sender) }
     }
 
     fn admit<T>(&self, connection: &ConnectionHandle, request: &Request<T>) -> Result<RequestContext, Status> {
@@ -175,7 +187,7 @@ fn kind(path: &str, headers: &HeaderMap) -> BodyKind {
 /// The response to a request.
 pub(crate) struct ResponseFuture {
     answer: PendingResponse,
-    request: Option<ActiveRequest>,
+    sender: Option<ResponseSender>,
 }
 
 enum PendingResponse {
@@ -198,7 +210,7 @@ impl Future for ResponseFuture {
             }
         };
         // The future is not polled after its end.
-        let Some(request) = self.request.take() else { return Poll::Pending };
-        Poll::Ready(Ok(response.map(|content| ResponseBody::new(content, request))))
+        let Some(sender) = self.sender.take() else { return Poll::Pending };
+        Poll::Ready(Ok(response.map(|content| ResponseBody::new(content, sender))))
     }
 }

@@ -5,7 +5,7 @@
 //! - [`listeners`]: the ports, bound before anything else; [`holder`] finds the process that has a port already.
 //! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task, which owns a [`crate::executor`] · `activity`: whether it is active.
 //! - [`connection_limit`], [`descriptors`]: the maximum number of connections · `first_bytes`, `request_body`: timeouts for arriving data ·
-//!   `metered`: messages of upgraded connections · `write_timeout`: clients that stop reading.
+//!   `metered`: messages of upgraded connections · `write_timeout`, `stalled`: clients that stop reading.
 //! - `dispatcher`: handles every request: its context, the listener's checks, its service · `response_body`: its answer, until the client has
 //!   taken it.
 //! - [`tls`]: certificates · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong keys · `guard`: checks callers of the
@@ -36,6 +36,7 @@ mod request_body;
 mod response_body;
 mod restricted;
 mod shutdown;
+mod stalled;
 pub mod systemd;
 pub mod tls;
 mod write_timeout;

@@ -1,21 +1,32 @@
-//! The body of a response. Its request counts as active until the client has taken the last byte, not only until the connection has.
+//! The body of a response. Its request counts as active, and its bytes against `limits.queued`, until the client has taken them, not only
+//! until the connection has.
+//!
+//! Over HTTP/2 a large body is handed over in pieces, the last byte as a piece of its own. The library takes a piece only when the client's
+//! window has room for all before it, so the stream ends with its last byte, and can be reset before.
 
 use std::error::Error;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
 use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 
-use super::activity::{ActiveRequest, SendingPart};
+use super::activity::{ActiveRequest, BodyPoll, SendingPart};
+use crate::api::peers::Peer;
+use crate::api::queued::{AnswerPermit, QueuedBytes};
+
+/// Maximum bytes of a piece.
+const PIECE: usize = 16 << 10;
 
 /// The body of a response.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     content: ResponseContent,
-    /// Active until the connection has taken the whole body. From then on its parts count.
-    request: ActiveRequest,
+    /// The part of a large body that the connection has not taken.
+    rest: Option<(Bytes, Arc<HeldPart>)>,
+    sender: ResponseSender,
 }
 
 /// The body as its service made it.
@@ -25,17 +36,50 @@ pub(super) enum ResponseContent {
     Router(Body),
 }
 
+/// The connection's side of a response.
+#[derive(Debug)]
+pub(super) struct ResponseSender {
+    /// Active until the connection has taken the whole body. From then on its parts count.
+    pub(super) request: ActiveRequest,
+    /// Counts the bytes of answers. `None` on listeners that do not count.
+    pub(super) queued: Option<QueuedBytes>,
+    pub(super) peer: Peer,
+    /// Whether the body is sent in pieces.
+    pub(super) in_pieces: bool,
+}
+
 /// A part of a body on its way to the client. The connection drops it once its bytes are written.
 #[derive(Debug)]
 pub(crate) struct ResponsePart {
     bytes: Bytes,
-    #[allow(dead_code, reason = "only its drop matters")]
+    held: PartHolder,
+}
+
+#[derive(Debug)]
+enum PartHolder {
+    Whole(HeldPart),
+    /// Pieces of one body share its memory.
+    Piece(Arc<HeldPart>),
+}
+
+/// The counts of bytes that the client has not taken.
+#[derive(Debug)]
+struct HeldPart {
     sending: SendingPart,
+    #[allow(dead_code, reason = "only its drop matters")]
+    permit: Option<AnswerPermit>,
+}
+
+impl ResponseSender {
+    fn hold(&self, bytes: usize) -> HeldPart {
+        let permit = self.queued.as_ref().map(|queued| queued.answer(&self.peer, bytes as u64));
+        HeldPart { sending: self.request.sending(), permit }
+    }
 }
 
 impl ResponseBody {
-    pub(super) fn new(content: ResponseContent, request: ActiveRequest) -> ResponseBody {
-        ResponseBody { content, request }
+    pub(super) fn new(content: ResponseContent, sender: ResponseSender) -> ResponseBody {
+        ResponseBody { content, rest: None, sender }
     }
 
     fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFailure>>> {
@@ -43,6 +87,20 @@ impl ResponseBody {
             ResponseContent::Infer(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             ResponseContent::Router(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
         }
+    }
+
+    fn next_part(&mut self, bytes: Bytes) -> ResponsePart {
+        let held = self.sender.hold(bytes.len());
+        if !self.sender.in_pieces || bytes.len() <= PIECE {
+            return ResponsePart { bytes, held: PartHolder::Whole(held) };
+        }
+        self.next_piece(bytes, Arc::new(held))
+    }
+
+    fn next_piece(&mut self, mut bytes: Bytes, held: Arc<HeldPart>) -> ResponsePart {
+        let piece = bytes.split_to(PIECE.min(bytes.len() - 1).max(1));
+        self.rest = (!bytes.is_empty()).then(|| (bytes, Arc::clone(&held)));
+        ResponsePart { bytes: piece, held: PartHolder::Piece(held) }
     }
 }
 
@@ -56,19 +114,35 @@ impl HttpBody for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<ResponsePart>, BodyFailure>>> {
-        let frame = ready!(self.poll_content(cx));
-        let part = |bytes| ResponsePart { bytes, sending: self.request.sending() };
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(part))))
+        let body = &mut *self;
+        let part = match body.rest.take() {
+            Some((bytes, held)) => body.next_piece(bytes, held),
+            None => {
+                let Poll::Ready(frame) = body.poll_content(cx) else {
+                    body.sender.request.note(BodyPoll::Waits);
+                    return Poll::Pending;
+                };
+                match frame.transpose()?.map(Frame::into_data) {
+                    None => return Poll::Ready(None),
+                    Some(Ok(bytes)) => body.next_part(bytes),
+                    Some(Err(other)) => return Poll::Ready(other.into_trailers().ok().map(|t| Ok(Frame::trailers(t)))),
+                }
+            }
+        };
+        body.sender.request.note(BodyPoll::Part);
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.content {
-            ResponseContent::Infer(body) => body.is_end_stream(),
-            ResponseContent::Router(body) => body.is_end_stream(),
-        }
+        self.rest.is_none()
+            && match &self.content {
+                ResponseContent::Infer(body) => body.is_end_stream(),
+                ResponseContent::Router(body) => body.is_end_stream(),
+            }
     }
 
     fn size_hint(&self) -> SizeHint {
+        // The connection asks before it takes a part.
         match &self.content {
             ResponseContent::Infer(body) => body.size_hint(),
             ResponseContent::Router(body) => body.size_hint(),
@@ -86,6 +160,71 @@ impl Buf for ResponsePart {
     }
 
     fn advance(&mut self, count: usize) {
+        let held = match &self.held {
+            PartHolder::Whole(held) => held,
+            PartHolder::Piece(held) => held,
+        };
+        held.sending.progressed();
         self.bytes.advance(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::server::activity::Activity;
+    use crate::telemetry::kinds::Gauge;
+
+    fn body(activity: &Activity, queued: &QueuedBytes, bytes: usize, in_pieces: bool) -> ResponseBody {
+        let content = ResponseContent::Router(Body::from((0..bytes).map(|n| (n % 251) as u8).collect::<Vec<_>>()));
+        let (queued, peer) = (Some(queued.clone()), Peer::default());
+        ResponseBody::new(content, ResponseSender { request: activity.begin(), queued, peer, in_pieces })
+    }
+
+    fn parts(body: &mut ResponseBody) -> Vec<ResponsePart> {
+        let mut parts = Vec::new();
+        while !body.is_end_stream() {
+            let frame = body.frame().now_or_never().expect("ready").expect("a frame").expect("no error");
+            parts.push(frame.into_data().expect("data"));
+        }
+        parts
+    }
+
+    #[test]
+    fn a_body_in_pieces_has_the_same_bytes_and_ends_with_one_byte() {
+        for size in [1, 2, PIECE - 1, PIECE, PIECE + 1, PIECE + 2, 2 * PIECE, 3 * PIECE + 5] {
+            for in_pieces in [true, false] {
+                let (activity, queued) = (Activity::default(), QueuedBytes::new(10, Gauge::default()));
+                let mut body = body(&activity, &queued, size, in_pieces);
+                let parts = parts(&mut body);
+                let sizes: Vec<usize> = parts.iter().map(Buf::remaining).collect();
+                match in_pieces && size > PIECE {
+                    true => assert!(sizes.iter().all(|n| *n <= PIECE) && sizes.ends_with(&[1]), "{sizes:?}"),
+                    false => assert_eq!(sizes, [size]),
+                }
+                let whole: Vec<u8> = parts.iter().flat_map(|part| part.chunk().to_vec()).collect();
+                assert_eq!(whole, (0..size).map(|n| (n % 251) as u8).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_counts_until_its_last_part_is_dropped() {
+        let (activity, queued) = (Activity::default(), QueuedBytes::new(10, Gauge::default()));
+        let size = 2 * PIECE + 5;
+        let mut body = body(&activity, &queued, size, true);
+        assert_eq!(queued.answer_bytes(), 0);
+        let mut parts = parts(&mut body);
+        drop(body);
+        let last = parts.pop().expect("a part");
+        drop(parts);
+        assert_eq!(queued.answer_bytes(), size as u64, "the last piece keeps the memory of all");
+        assert!(!activity.is_idle() && !activity.is_idle());
+        drop(last);
+        assert_eq!(queued.answer_bytes(), 0);
+        assert!(!activity.is_idle() && activity.is_idle());
     }
 }

@@ -146,6 +146,7 @@ impl Talk {
             let sent = match heard {
                 // If the client does not read, this waits, and its messages stay unread meanwhile.
                 SocketEvent::Answer(answer, receipt) => {
+                    let _permit = self.kserve.api().answer_permit(&self.context, size(&answer));
                     let sent = socket.send(answer).await;
                     if let (Ok(()), Some(receipt)) = (&sent, receipt) {
                         receipt.taken();

@@ -111,7 +111,8 @@ where
             };
             let bytes = reply_size(&reply);
             self.largest = self.largest.max(Some(bytes));
-            self.replies.push(reply, bytes, Some(Receipt::new(count, outcome)));
+            let permit = self.kserve.api().answer_permit(&self.context, bytes);
+            self.replies.push(reply, bytes, Some(Receipt::new(count, outcome).holding(permit)));
         }
         Ok(())
     }
