@@ -28,3 +28,4 @@ mod sockets;
 mod statistics;
 mod streams;
 mod tfs;
+mod unread;
