@@ -119,7 +119,9 @@ async fn load(
     let (parts, body) = request.into_parts();
     // The request may contain files of the model.
     let received = receive(kserve.api(), &context, &parts.headers, body, triton::status).await?;
-    let ReceivedBody { body, mut permit, .. } = received;
+    let ReceivedBody { turn, body, mut permit } = received;
+    // A load takes long, and the requests of its connection do not wait for it.
+    drop(turn);
     let is_long = body.len() > INLINE_BYTES;
     let parsed = move || {
         if is_long {
