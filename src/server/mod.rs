@@ -250,7 +250,8 @@ pub fn app(api: &Api, kserve: &Kserve, tfs: &Tfs) -> Router {
         .add_service(api::tfs::grpc::model_service(tfs))
         .add_service(api::health::service(api));
     let http = api::kserve::http::routes(kserve).merge(api::tfs::http::routes(tfs));
-    reflected(grpc).into_axum_router().merge(http).fallback(api::kserve::http::not_found)
+    let grpc = reflected(grpc).into_axum_router().merge(api::kserve::load_call::route(kserve));
+    grpc.merge(http).fallback(api::kserve::http::not_found)
 }
 
 /// The routes for operators.

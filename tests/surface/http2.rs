@@ -51,6 +51,13 @@ impl Http2Client {
 
     /// Sends a POST with this body. Returns the number of its stream.
     pub(crate) async fn post(&mut self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> u32 {
+        let id = self.begin(path, headers, body).await;
+        self.stream.write_all(&frame(DATA, END_STREAM, id, b"")).await.unwrap();
+        id
+    }
+
+    /// Sends a POST whose body only begins with this.
+    pub(crate) async fn begin(&mut self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> u32 {
         let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
         let mut block = [&[0x83, 0x86, 0x04][..], &text(path), &[0x01], &text("localhost")].concat();
         for (name, value) in headers {
@@ -62,7 +69,6 @@ impl Http2Client {
         for part in body.chunks(16 << 10) {
             bytes.extend(frame(DATA, 0, id, part));
         }
-        bytes.extend(frame(DATA, END_STREAM, id, b""));
         self.stream.write_all(&bytes).await.unwrap();
         id
     }
