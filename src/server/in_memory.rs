@@ -24,7 +24,7 @@ pub struct StreamServer(ConnectionSetup);
 impl StreamServer {
     /// The options for TLS, drain and operators have no effect.
     pub fn new(options: ServerOptions, repository: Repository, metrics: Metrics) -> StreamServer {
-        let checks = client_checks(&options, WireProtocol::Http);
+        let checks = client_checks(&options, WireProtocol::Http, None);
         let ServerOptions { limits, shared_memory, connections, keepalive, tracer, .. } = options;
         let api = Api::traced(repository, metrics, limits, tracer);
         let kserve = Kserve::new(&api, shared_memory);

@@ -172,7 +172,8 @@ pub fn start(
     stop: mpsc::Receiver<Stop>,
 ) -> RunningServer {
     let addresses = listeners.addresses();
-    let [http, grpc] = [WireProtocol::Http, WireProtocol::Grpc].map(|listener| client_checks(&options, listener));
+    let [http, grpc] = [(WireProtocol::Http, addresses.http), (WireProtocol::Grpc, addresses.grpc)]
+        .map(|(listener, address)| client_checks(&options, listener, address));
     let api = Api::traced(repository, metrics, options.limits, options.tracer.clone());
     let kserve = Kserve::new(&api, options.shared_memory);
     let shutdown = Shutdown::default();
@@ -223,10 +224,12 @@ pub fn start(
     RunningServer { addresses, drained, opened }
 }
 
-/// The checks of a clients' listener: those of every listener, the check of web pages, and those of the settings.
-fn client_checks(options: &ServerOptions, listener: WireProtocol) -> Vec<Arc<dyn Check>> {
+/// The checks of a clients' listener at this address: those of every listener, the check of web pages, and those of the settings.
+fn client_checks(options: &ServerOptions, listener: WireProtocol, address: Option<SocketAddr>) -> Vec<Arc<dyn Check>> {
     let mut checks = options.checks.clone();
-    checks.push(Arc::new(OriginCheck { allowed: options.allowed_origins.clone() }));
+    let is_open = options.client_keys.is_none() && !options.tls.as_ref().is_some_and(Tls::asks_clients);
+    let is_local = is_open && address.is_some_and(|address| address.ip().is_loopback());
+    checks.push(Arc::new(OriginCheck { allowed: options.allowed_origins.clone(), is_local }));
     if !options.restricted.is_empty() {
         checks.push(Arc::new(RestrictedCheck::new(options.restricted.clone(), listener)));
     }
