@@ -20,6 +20,7 @@ use super::connection_limit::ConnectionPermit;
 use super::request_body::{BodyKind, BodyLimits, RequestBody};
 use super::response_body::{ResponseBody, ResponseContent, ResponseSender};
 use super::shutdown::Shutdown;
+use crate::api::echo::Echo;
 use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
 use crate::api::message_meter::MessageMeter;
@@ -90,15 +91,15 @@ impl Dispatcher {
     }
 
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
-        let is_http2 = request.version() == Version::HTTP_2;
+        let (in_pieces, echo) = (request.version() == Version::HTTP_2, Echo::of(request.headers()));
         let context = match self.admit(connection, &request) {
             Ok(context) => context,
             Err(status) => {
                 let refused = PendingResponse::Refused(ready(status.response(request.headers())));
-                return self.respond(connection, connection.peer.clone(), is_http2, refused);
+                return self.respond(connection, connection.peer.clone(), (in_pieces, echo), refused);
             }
         };
-        let peer = context.peer.clone();
+        let (peer, form) = (context.peer.clone(), (in_pieces, echo));
         let path = request.uri().path();
         let kind = kind(path, request.headers());
         let receive = |kind| {
@@ -109,17 +110,17 @@ impl Dispatcher {
             (Some(services), INFER) => {
                 let request = request.map(receive(BodyKind::Message));
                 let answer = services.kserve.clone().call(context, request);
-                return self.respond(connection, peer, is_http2, PendingResponse::Infer(Box::pin(answer)));
+                return self.respond(connection, peer, form, PendingResponse::Infer(Box::pin(answer)));
             }
             (Some(services), PREDICT) => {
                 let request = request.map(receive(BodyKind::Message));
                 let answer = services.tfs.clone().call(context, request);
-                return self.respond(connection, peer, is_http2, PendingResponse::Infer(Box::pin(answer)));
+                return self.respond(connection, peer, form, PendingResponse::Infer(Box::pin(answer)));
             }
             (Some(services), STREAM_INFER) => {
                 let request = request.map(receive(BodyKind::Messages));
                 let answer = services.kserve.clone().stream(context, request);
-                return self.respond(connection, peer, is_http2, PendingResponse::Infer(Box::pin(answer)));
+                return self.respond(connection, peer, form, PendingResponse::Infer(Box::pin(answer)));
             }
             _ => {}
         }
@@ -135,19 +136,19 @@ impl Dispatcher {
             Some(closing) => receive(body).until(closing),
         });
         let answer = PendingResponse::Router(Box::pin(self.router.clone().call(request)));
-        self.respond(connection, peer, is_http2, answer)
+        self.respond(connection, peer, form, answer)
     }
 
     fn respond(
         &self,
         connection: &ConnectionHandle,
         peer: Peer,
-        in_pieces: bool,
+        (in_pieces, echo): (bool, Echo),
         answer: PendingResponse,
     ) -> ResponseFuture {
         let queued = self.bodies.queued.clone();
         let sender = ResponseSender { request: connection.activity.begin(), queued, peer, in_pieces };
-        ResponseFuture { answer, sender: Some(sender) }
+        ResponseFuture { answer, to_client: Some((sender, echo)) }
     }
 
     fn admit<T>(&self, connection: &ConnectionHandle, request: &Request<T>) -> Result<RequestContext, Status> {
@@ -187,7 +188,8 @@ fn kind(path: &str, headers: &HeaderMap) -> BodyKind {
 /// The response to a request.
 pub(crate) struct ResponseFuture {
     answer: PendingResponse,
-    sender: Option<ResponseSender>,
+    /// The connection's side, and the headers that are copied. `None` once the response is there.
+    to_client: Option<(ResponseSender, Echo)>,
 }
 
 enum PendingResponse {
@@ -200,7 +202,7 @@ impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = match &mut self.answer {
+        let mut response = match &mut self.answer {
             PendingResponse::Infer(answer) => std::task::ready!(answer.as_mut().poll(cx)).map(ResponseContent::Infer),
             PendingResponse::Router(answer) => {
                 std::task::ready!(answer.as_mut().poll(cx))?.map(ResponseContent::Router)
@@ -210,7 +212,8 @@ impl Future for ResponseFuture {
             }
         };
         // The future is not polled after its end.
-        let Some(sender) = self.sender.take() else { return Poll::Pending };
+        let Some((sender, echo)) = self.to_client.take() else { return Poll::Pending };
+        echo.add_to(response.headers_mut());
         Poll::Ready(Ok(response.map(|content| ResponseBody::new(content, sender))))
     }
 }

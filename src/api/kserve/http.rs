@@ -5,7 +5,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::json;
@@ -17,7 +16,6 @@ use super::surface::{CallNames, Kserve};
 use super::{EXTENSIONS, answer, socket};
 use crate::api::body::{ReceivedBody, receive, respond};
 use crate::api::context::SEQUENCE_HEADER;
-use crate::api::echo;
 use crate::api::intake::Decoded;
 use crate::api::order::{Turn, off_task};
 use crate::api::refusal::{NOT_SERVED, unsent};
@@ -49,7 +47,6 @@ pub fn routes(kserve: &Kserve) -> Router {
         .merge(super::manage::routes())
         .merge(super::generate::routes())
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
-        .layer(from_fn(echo::http))
         .with_state(kserve.clone())
 }
 

@@ -5,7 +5,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use bytes::Bytes;
@@ -23,7 +22,6 @@ use super::surface::{DecodedPredict, Tfs};
 use super::{SIGNATURE, json_answer, models, refusal};
 use crate::api::body::{ReceivedBody, receive, respond};
 use crate::api::context::{CallerOf, SEQUENCE_HEADER};
-use crate::api::echo;
 use crate::api::its_load::for_its_load;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
 use crate::api::queued::QueuedBytesPermit;
@@ -44,7 +42,6 @@ pub fn routes(tfs: &Tfs) -> Router {
         .method_not_allowed_fallback(|| async {
             (StatusCode::NOT_ACCEPTABLE, Json(json!({ "error": "Unsupported method" }))).into_response()
         })
-        .layer(from_fn(echo::http))
         .with_state(tfs.clone())
 }
 
