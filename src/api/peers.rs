@@ -35,10 +35,20 @@ struct Accounts {
     by_key: Mutex<HashMap<PeerKey, Weak<Account>>>,
 }
 
+/// The identity of a peer: its name, or the network of its address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum PeerKey {
+pub(crate) enum PeerKey {
     Name(String),
     Network(IpAddr),
+}
+
+impl PeerKey {
+    pub(crate) fn of(caller: &Caller) -> PeerKey {
+        match caller.name.as_str() {
+            Caller::LOCAL => PeerKey::Network(caller.network()),
+            name => PeerKey::Name(name.to_owned()),
+        }
+    }
 }
 
 /// The account of one peer. It is removed with the peer's last connection, request and sequence.
@@ -61,10 +71,7 @@ impl Peers {
 
     pub(crate) fn find(&self, caller: &Caller) -> Peer {
         let Some(accounts) = &self.0 else { return Peer(None) };
-        let key = match caller.name.as_str() {
-            Caller::LOCAL => PeerKey::Network(caller.network()),
-            name => PeerKey::Name(name.to_owned()),
-        };
+        let key = PeerKey::of(caller);
         let mut by_key = accounts.by_key.lock();
         if let Some(account) = by_key.get(&key).and_then(Weak::upgrade) {
             return Peer(Some(account));

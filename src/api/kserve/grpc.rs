@@ -17,6 +17,7 @@ use super::shared_memory::{self, Region};
 use super::surface::Kserve;
 use super::{EXTENSIONS, encode, statistics};
 use crate::api::frames::SHORT_MESSAGE;
+use crate::api::peers::PeerKey;
 use crate::api::{Code, RequestContext, Status, control};
 
 type GrpcResult<T> = Result<Response<T>, tonic::Status>;
@@ -158,7 +159,7 @@ impl GrpcInferenceService for GrpcService {
         &self,
         request: Request<proto::SystemSharedMemoryRegisterRequest>,
     ) -> GrpcResult<proto::SystemSharedMemoryRegisterResponse> {
-        let peer = RequestContext::from_extensions(request.extensions())?.caller.address.ip();
+        let peer = PeerKey::of(&RequestContext::from_extensions(request.extensions())?.caller);
         let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
         self.kserve.regions().register(peer, &name, &key, (offset, byte_size))?;
         Ok(Response::new(proto::SystemSharedMemoryRegisterResponse {}))

@@ -19,6 +19,7 @@ use super::surface::Kserve;
 use crate::api::body::{ReceivedBody, collect_short, parse_object, receive};
 use crate::api::context::CallerOf;
 use crate::api::order::{INLINE_BYTES, off_task};
+use crate::api::peers::PeerKey;
 use crate::api::{Code, RequestContext, Status, control, triton};
 
 pub(super) fn routes() -> Router<Kserve> {
@@ -186,11 +187,11 @@ async fn region(State(kserve): State<Kserve>, Path(of): Path<OfRegion>) -> Resul
 async fn register(
     State(kserve): State<Kserve>,
     Path(of): Path<OfRegion>,
-    context: RequestContext,
+    CallerOf(caller): CallerOf,
     ShortBody(body): ShortBody,
 ) -> Result<StatusCode, Status> {
     let Registration { key, offset, byte_size } = read(&body)?;
-    kserve.regions().register(context.caller.address.ip(), &of.region, &key, (offset, byte_size))?;
+    kserve.regions().register(PeerKey::of(&caller), &of.region, &key, (offset, byte_size))?;
     Ok(StatusCode::OK)
 }
 
