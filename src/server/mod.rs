@@ -47,6 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
@@ -253,7 +254,8 @@ pub fn app(api: &Api, kserve: &Kserve, tfs: &Tfs) -> Router {
         .add_service(api::tfs::grpc::model_service(tfs))
         .add_service(api::health::service(api));
     let http = api::kserve::http::routes(kserve).merge(api::tfs::http::routes(tfs));
-    let grpc = reflected(grpc).into_axum_router().merge(api::kserve::load_call::route(kserve));
+    let grpc = reflected(grpc).into_axum_router().layer(from_fn(api::kserve::http::named_refusal));
+    let grpc = grpc.merge(api::kserve::load_call::route(kserve));
     grpc.merge(http).fallback(api::kserve::http::not_found)
 }
 

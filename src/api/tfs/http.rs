@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
@@ -24,6 +24,7 @@ use crate::api::body::{ReceivedBody, receive, respond};
 use crate::api::context::{CallerOf, SEQUENCE_HEADER};
 use crate::api::its_load::for_its_load;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
+use crate::api::path::Path;
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::unsent;
 use crate::api::status::{HELP, REASON};
