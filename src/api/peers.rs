@@ -122,10 +122,14 @@ impl Peer {
     }
 
     /// Counts bytes of an answer, even beyond the maximum.
-    pub(super) fn add_answer(&self, bytes: u64) {
+    pub(crate) fn add_answer(&self, bytes: u64) {
         if let Some(account) = &self.0 {
             account.queued.fetch_add(bytes, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn remove_answer(&self, bytes: u64) {
+        self.remove_queued(bytes);
     }
 
     pub(super) fn remove_queued(&self, bytes: u64) {

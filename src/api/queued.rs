@@ -80,8 +80,9 @@ impl QueuedBytes {
 impl AnswerLimit for QueuedBytes {
     fn exceeded(&self) -> Option<ExceededLimit> {
         let (used, limit) = (self.0.used.load(Ordering::Relaxed), self.0.limit);
-        // Requests alone never exceed the limit, and the bytes of a running request are its own.
-        (used > limit).then_some(ExceededLimit::AnswerBytes { used, limit })
+        // A server whose requests fill the limit answers them. Their answers are soon taken, and few at a time.
+        let is_full = used > limit && self.answer_bytes() > limit / 2;
+        is_full.then_some(ExceededLimit::AnswerBytes { used, limit })
     }
 
     fn add_answer(&self, bytes: u64) {
@@ -96,7 +97,7 @@ impl AnswerLimit for QueuedBytes {
 impl Drop for AnswerPermit {
     fn drop(&mut self) {
         self.queued.remove_answer(self.bytes);
-        self.peer.remove_queued(self.bytes);
+        self.peer.remove_answer(self.bytes);
     }
 }
 
@@ -181,6 +182,9 @@ mod tests {
         let queued = QueuedBytes::new(10, shown.clone());
         let request = permit(&queued, 8).unwrap();
         assert_eq!((queued.exceeded(), queued.answer_bytes()), (None, 0));
+        let small = queued.answer(&Peer::default(), 5);
+        assert_eq!(queued.exceeded(), None, "most of it are requests");
+        drop(small);
         let answer = queued.answer(&Peer::default(), 7);
         assert_eq!(queued.exceeded(), Some(ExceededLimit::AnswerBytes { used: 15, limit: 10 }));
         drop(request);

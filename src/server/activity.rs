@@ -1,8 +1,13 @@
 //! Activity of a connection: the number of active requests, the answers that are being sent, and whether there was one lately. A request
-//! needs no reading of the clock.
+//! needs no reading of the clock. What counts is written by the tasks of one connection, so no other processor waits for it; only the bytes
+//! of answers are counted for the whole server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+
+use crate::api::peers::Peer;
+use crate::api::queued::QueuedBytes;
+use crate::model::AnswerLimit;
 
 /// The requests of one connection. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -10,6 +15,8 @@ pub(super) struct Activity(Arc<RequestCounts>);
 
 #[derive(Debug, Default)]
 struct RequestCounts {
+    /// Counts the bytes of answers. `None` on listeners that do not count.
+    queued: Option<QueuedBytes>,
     active: AtomicUsize,
     /// Parts of answers that the connection has taken and the client has not.
     sending: AtomicUsize,
@@ -40,9 +47,17 @@ pub(super) struct ActiveRequest(Activity);
 
 /// A part of an answer. Dropping it means that the client has taken it, or never will.
 #[derive(Debug)]
-pub(super) struct SendingPart(Activity);
+pub(super) struct SendingPart {
+    activity: Activity,
+    peer: Peer,
+    bytes: u64,
+}
 
 impl Activity {
+    pub(super) fn new(queued: Option<QueuedBytes>) -> Activity {
+        Activity(Arc::new(RequestCounts { queued, ..RequestCounts::default() }))
+    }
+
     pub(super) fn begin(&self) -> ActiveRequest {
         self.0.active.fetch_add(1, Ordering::Relaxed);
         self.0.used.store(true, Ordering::Relaxed);
@@ -74,7 +89,9 @@ impl Activity {
     /// The outcome of the last poll of a body since the last call. The tasks of a connection run one after the other, so it is a body of the
     /// task that has just run.
     pub(super) fn take_poll(&self) -> BodyPoll {
-        match self.0.polled.swap(BodyPoll::Nothing as u8, Ordering::Relaxed) {
+        let polled = self.0.polled.load(Ordering::Relaxed);
+        self.0.polled.store(BodyPoll::Nothing as u8, Ordering::Relaxed);
+        match polled {
             n if n == BodyPoll::Part as u8 => BodyPoll::Part,
             n if n == BodyPoll::Waits as u8 => BodyPoll::Waits,
             _ => BodyPoll::Nothing,
@@ -87,14 +104,17 @@ impl Activity {
 }
 
 impl ActiveRequest {
-    /// Counts a part of its answer that the connection takes now.
-    pub(super) fn sending(&self) -> SendingPart {
-        self.0.0.sending.fetch_add(1, Ordering::Relaxed);
-        SendingPart(self.0.clone())
+    /// Counts a part of its answer to this peer that the connection takes now.
+    pub(super) fn sending(&self, peer: &Peer, bytes: usize) -> SendingPart {
+        let (activity, peer, bytes) = (self.0.clone(), peer.clone(), bytes as u64);
+        activity.0.sending.fetch_add(1, Ordering::Relaxed);
+        if let Some(queued) = &activity.0.queued {
+            queued.add_answer(bytes);
+            peer.add_answer(bytes);
+        }
+        SendingPart { activity, peer, bytes }
     }
-}
 
-impl ActiveRequest {
     /// Notes the outcome of a poll of its body.
     pub(super) fn note(&self, poll: BodyPoll) {
         self.0.0.polled.store(poll as u8, Ordering::Relaxed);
@@ -104,7 +124,7 @@ impl ActiveRequest {
 impl SendingPart {
     /// The client has taken bytes of it.
     pub(super) fn progressed(&self) {
-        self.0.0.progressed.store(true, Ordering::Relaxed);
+        self.activity.0.progressed.store(true, Ordering::Relaxed);
     }
 }
 
@@ -117,8 +137,13 @@ impl Drop for ActiveRequest {
 
 impl Drop for SendingPart {
     fn drop(&mut self) {
-        self.0.0.sending.fetch_sub(1, Ordering::Relaxed);
-        self.0.0.used.store(true, Ordering::Relaxed);
+        let SendingPart { activity, peer, bytes } = self;
+        if let Some(queued) = &activity.0.queued {
+            queued.remove_answer(*bytes);
+            peer.remove_answer(*bytes);
+        }
+        activity.0.sending.fetch_sub(1, Ordering::Relaxed);
+        activity.0.used.store(true, Ordering::Relaxed);
     }
 }
 
@@ -132,7 +157,7 @@ mod tests {
         assert!(activity.is_idle());
         let request = activity.begin();
         assert_eq!((activity.is_idle(), activity.is_idle()), (false, false));
-        let part = request.sending();
+        let part = request.sending(&Peer::default(), 1);
         drop(request);
         assert_eq!((activity.is_idle(), activity.is_idle()), (false, false), "its answer is being sent");
         drop(part);

@@ -88,7 +88,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
-    let activity = Activity::default();
+    let activity = serving.dispatcher.activity();
     let stream = WriteTimeout::new(stream, serving.options.write.0, activity.clone(), serving.metrics.clone());
     let opened = |name: Option<String>| {
         let name = name.unwrap_or_else(|| Caller::LOCAL.to_owned());

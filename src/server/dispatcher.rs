@@ -85,6 +85,11 @@ impl Dispatcher {
         Dispatcher { checks: checks.into(), ..self.clone() }
     }
 
+    /// The activity of a new connection.
+    pub(super) fn activity(&self) -> Activity {
+        Activity::new(self.bodies.queued.clone())
+    }
+
     /// The holdings of a caller on this listener.
     pub(crate) fn peer(&self, caller: &Caller) -> Peer {
         self.infer.as_ref().map(|services| services.api.peers().find(caller)).unwrap_or_default()
@@ -146,8 +151,7 @@ impl Dispatcher {
         (in_pieces, echo): (bool, Echo),
         answer: PendingResponse,
     ) -> ResponseFuture {
-        let queued = self.bodies.queued.clone();
-        let sender = ResponseSender { request: connection.activity.begin(), queued, peer, in_pieces };
+        let sender = ResponseSender { request: connection.activity.begin(), peer, in_pieces };
         ResponseFuture { answer, to_client: Some((sender, echo)) }
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::activity::Activity;
 use super::connection::{ConnectionSetup, Opened, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
@@ -48,8 +47,11 @@ impl StreamServer {
         match serving.limit.admit(peer) {
             Ok(permit) => {
                 let caller = Caller { name: Caller::LOCAL.to_owned(), address: peer };
-                let opened =
-                    Opened { caller: Arc::new(caller), permit: Arc::new(permit), activity: Activity::default() };
+                let opened = Opened {
+                    caller: Arc::new(caller),
+                    permit: Arc::new(permit),
+                    activity: serving.dispatcher.activity(),
+                };
                 let limit = serving.options.write.0;
                 let stream = WriteTimeout::new(stream, limit, opened.activity.clone(), serving.metrics.clone());
                 talk(stream, opened, serving).await;

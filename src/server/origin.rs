@@ -152,14 +152,17 @@ mod tests {
     fn on_loopback_a_page_of_another_name_is_foreign() {
         let json = ("content-type", "application/json");
         let rebound = [("host", "evil.example:8000"), ("origin", "http://evil.example:8000"), json];
-        let local = |allowed: &[&str], headers| refused_at(true, allowed, "POST /v2/logging", headers);
+        fn local(allowed: &[&str], headers: &[(&'static str, &'static str)]) -> Option<u16> {
+            refused_at(true, allowed, "POST /v2/logging", headers)
+        }
         assert_eq!(local(&[], &rebound), Some(403));
         assert_eq!(refused_at(true, &[], "GET /s", &[rebound[0], rebound[1], ("upgrade", "websocket")]), Some(403));
         assert_eq!(local(&["http://evil.example:8000"], &rebound), None);
         assert_eq!(refused(&[], "POST /v2/logging", &rebound), None, "a server that others reach has any name");
-        for own in ["localhost:8000", "127.0.0.1:8000", "[::1]:8000"] {
-            let origin: &'static str = format!("http://{own}").leak();
-            assert_eq!(local(&[], &[("host", own), ("origin", origin), json]), None, "{own}");
+        let own = ["http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000"];
+        for origin in own {
+            let host = origin.trim_start_matches("http://");
+            assert_eq!(local(&[], &[("host", host), ("origin", origin), json]), None, "{origin}");
         }
         assert_eq!(local(&[], &[("host", "evil.example:8000"), json]), None, "no page");
     }

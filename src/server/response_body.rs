@@ -15,7 +15,6 @@ use hyper::body::{Frame, SizeHint};
 
 use super::activity::{ActiveRequest, BodyPoll, SendingPart};
 use crate::api::peers::Peer;
-use crate::api::queued::{AnswerPermit, QueuedBytes};
 
 /// Maximum bytes of a piece.
 const PIECE: usize = 16 << 10;
@@ -25,7 +24,7 @@ const PIECE: usize = 16 << 10;
 pub(crate) struct ResponseBody {
     content: ResponseContent,
     /// The part of a large body that the connection has not taken.
-    rest: Option<(Bytes, Arc<HeldPart>)>,
+    rest: Option<(Bytes, Arc<SendingPart>)>,
     sender: ResponseSender,
 }
 
@@ -41,8 +40,6 @@ pub(super) enum ResponseContent {
 pub(super) struct ResponseSender {
     /// Active until the connection has taken the whole body. From then on its parts count.
     pub(super) request: ActiveRequest,
-    /// Counts the bytes of answers. `None` on listeners that do not count.
-    pub(super) queued: Option<QueuedBytes>,
     pub(super) peer: Peer,
     /// Whether the body is sent in pieces.
     pub(super) in_pieces: bool,
@@ -57,24 +54,9 @@ pub(crate) struct ResponsePart {
 
 #[derive(Debug)]
 enum PartHolder {
-    Whole(HeldPart),
+    Whole(SendingPart),
     /// Pieces of one body share its memory.
-    Piece(Arc<HeldPart>),
-}
-
-/// The counts of bytes that the client has not taken.
-#[derive(Debug)]
-struct HeldPart {
-    sending: SendingPart,
-    #[allow(dead_code, reason = "only its drop matters")]
-    permit: Option<AnswerPermit>,
-}
-
-impl ResponseSender {
-    fn hold(&self, bytes: usize) -> HeldPart {
-        let permit = self.queued.as_ref().map(|queued| queued.answer(&self.peer, bytes as u64));
-        HeldPart { sending: self.request.sending(), permit }
-    }
+    Piece(Arc<SendingPart>),
 }
 
 impl ResponseBody {
@@ -90,14 +72,14 @@ impl ResponseBody {
     }
 
     fn next_part(&mut self, bytes: Bytes) -> ResponsePart {
-        let held = self.sender.hold(bytes.len());
+        let held = self.sender.request.sending(&self.sender.peer, bytes.len());
         if !self.sender.in_pieces || bytes.len() <= PIECE {
             return ResponsePart { bytes, held: PartHolder::Whole(held) };
         }
         self.next_piece(bytes, Arc::new(held))
     }
 
-    fn next_piece(&mut self, mut bytes: Bytes, held: Arc<HeldPart>) -> ResponsePart {
+    fn next_piece(&mut self, mut bytes: Bytes, held: Arc<SendingPart>) -> ResponsePart {
         let piece = bytes.split_to(PIECE.min(bytes.len() - 1).max(1));
         self.rest = (!bytes.is_empty()).then(|| (bytes, Arc::clone(&held)));
         ResponsePart { bytes: piece, held: PartHolder::Piece(held) }
@@ -164,7 +146,7 @@ impl Buf for ResponsePart {
             PartHolder::Whole(held) => held,
             PartHolder::Piece(held) => held,
         };
-        held.sending.progressed();
+        held.progressed();
         self.bytes.advance(count);
     }
 }
@@ -175,13 +157,13 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::api::queued::QueuedBytes;
     use crate::server::activity::Activity;
     use crate::telemetry::kinds::Gauge;
 
-    fn body(activity: &Activity, queued: &QueuedBytes, bytes: usize, in_pieces: bool) -> ResponseBody {
+    fn body(activity: &Activity, bytes: usize, in_pieces: bool) -> ResponseBody {
         let content = ResponseContent::Router(Body::from((0..bytes).map(|n| (n % 251) as u8).collect::<Vec<_>>()));
-        let (queued, peer) = (Some(queued.clone()), Peer::default());
-        ResponseBody::new(content, ResponseSender { request: activity.begin(), queued, peer, in_pieces })
+        ResponseBody::new(content, ResponseSender { request: activity.begin(), peer: Peer::default(), in_pieces })
     }
 
     fn parts(body: &mut ResponseBody) -> Vec<ResponsePart> {
@@ -197,8 +179,7 @@ mod tests {
     fn a_body_in_pieces_has_the_same_bytes_and_ends_with_one_byte() {
         for size in [1, 2, PIECE - 1, PIECE, PIECE + 1, PIECE + 2, 2 * PIECE, 3 * PIECE + 5] {
             for in_pieces in [true, false] {
-                let (activity, queued) = (Activity::default(), QueuedBytes::new(10, Gauge::default()));
-                let mut body = body(&activity, &queued, size, in_pieces);
+                let mut body = body(&Activity::default(), size, in_pieces);
                 let parts = parts(&mut body);
                 let sizes: Vec<usize> = parts.iter().map(Buf::remaining).collect();
                 match in_pieces && size > PIECE {
@@ -213,9 +194,10 @@ mod tests {
 
     #[test]
     fn a_body_counts_until_its_last_part_is_dropped() {
-        let (activity, queued) = (Activity::default(), QueuedBytes::new(10, Gauge::default()));
+        let queued = QueuedBytes::new(10, Gauge::default());
+        let activity = Activity::new(Some(queued.clone()));
         let size = 2 * PIECE + 5;
-        let mut body = body(&activity, &queued, size, true);
+        let mut body = body(&activity, size, true);
         assert_eq!(queued.answer_bytes(), 0);
         let mut parts = parts(&mut body);
         drop(body);

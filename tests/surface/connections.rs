@@ -228,7 +228,7 @@ fn large_request() -> Vec<u8> {
     [head.as_bytes(), json.as_bytes(), &vec![0; ELEMENTS * 4]].concat()
 }
 
-/// Reads an answer of at least this many bytes, and pauses this long after each 2 MiB.
+/// Reads an answer of at least this many bytes, and pauses this long after each 4 MiB.
 async fn read_slowly(stream: &mut TcpStream, least: usize, pause: Duration) -> usize {
     let (mut count, mut paused, mut chunk) = (0, 0, vec![0; 64 << 10]);
     while count < least {
@@ -236,7 +236,7 @@ async fn read_slowly(stream: &mut TcpStream, least: usize, pause: Duration) -> u
             Ok(read @ 1..) => count += read,
             _ => break,
         }
-        if count - paused > 2 << 20 {
+        if count - paused > 4 << 20 {
             paused = count;
             tokio::time::sleep(pause).await;
         }
@@ -247,7 +247,7 @@ async fn read_slowly(stream: &mut TcpStream, least: usize, pause: Duration) -> u
 #[tokio::test]
 async fn an_answer_that_is_being_sent_is_not_cut_as_idle() {
     let rig = hasty(|c| c.idle = MOMENT);
-    let mut slow = deaf(rig.addresses.http.unwrap(), &large_request()).await;
+    let mut slow = sent(rig.addresses.http.unwrap(), &large_request()).await;
     assert!(read_slowly(&mut slow, ELEMENTS * 4, 3 * MOMENT.0).await >= ELEMENTS * 4);
     // Its connection is idle only now.
     rig.until(|rig| rig.metrics.connections().get() == 0).await;
@@ -256,9 +256,9 @@ async fn an_answer_that_is_being_sent_is_not_cut_as_idle() {
 #[tokio::test]
 async fn a_stop_waits_for_the_answers_that_are_being_sent() {
     // A stopping server cuts idle connections after 1 s.
-    const PAUSE: Duration = Duration::from_millis(300);
+    const PAUSE: Duration = Duration::from_millis(500);
     let rig = Rig::new();
-    let mut slow = deaf(rig.addresses.http.unwrap(), &large_request()).await;
+    let mut slow = sent(rig.addresses.http.unwrap(), &large_request()).await;
     let mut closed = Http2Client::connect(rig.addresses.grpc.unwrap(), 0).await;
     let message = crate::rig::request("same", "", &vec![7; 100 << 10]);
     let call = closed.call("/inference.GRPCInferenceService/ModelInfer", &message).await;

@@ -79,7 +79,7 @@ async fn unread_answers_count_against_the_queued_bytes_limit() {
 }
 
 #[tokio::test]
-async fn unread_replies_of_streams_and_websockets_count() {
+async fn unread_replies_of_streams_count() {
     let rig = rig(64 << 20, Connections::default().write.0);
     let mut deaf = Http2Client::connect(rig.addresses.grpc.unwrap(), 0).await;
     deaf.call("/inference.GRPCInferenceService/ModelStreamInfer", &large()).await;
