@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tonic::Code;
 use tonic::codec::CompressionEncoding;
 
-use crate::rig::{END, Rig, SAME, START, SUM, request, step, values, write};
 use crate::http2::{Http2Client, OK};
+use crate::rig::{END, Rig, SAME, START, SUM, request, step, values, write};
 
 const ALL: &str = "version_policy { all { } }";
 

@@ -26,8 +26,8 @@ use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
-use crate::rig::{Rig, SAME, START, parameter, request, step, values};
 use crate::http2::{HEADERS, Http2Client, OK};
+use crate::rig::{Rig, SAME, START, parameter, request, step, values};
 
 /// Size of a meaningless parameter that makes a message large.
 const PADDING: usize = 1 << 20;

@@ -13,8 +13,8 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request};
 
-use crate::rig::{Rig, exchange, request, values};
 use crate::http2::{HEADERS, Http2Client, OK, RESET};
+use crate::rig::{Rig, exchange, request, values};
 
 const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 /// Elements of a large answer, and its bytes without the message around them.

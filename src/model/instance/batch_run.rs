@@ -172,7 +172,12 @@ fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<RowWo
 }
 
 /// `full` is the limit on answers, if it is exceeded.
-fn disposition(load: &LoadedModel, slots: &InstanceSlots, full: Option<&ExceededLimit>, work: &RowWork) -> RowDisposition {
+fn disposition(
+    load: &LoadedModel,
+    slots: &InstanceSlots,
+    full: Option<&ExceededLimit>,
+    work: &RowWork,
+) -> RowDisposition {
     if let Some(exceeded) = full.filter(|_| work.may_be_refused) {
         return RowDisposition::Fails(RunError::AnswerRoom(exceeded.clone()));
     }
