@@ -6,12 +6,12 @@ static ECHOED: [HeaderName; 2] = [HeaderName::from_static("traceparent"), Header
 
 /// The headers of one request for its answer. `None` if it has none, as most do.
 #[derive(Debug)]
-pub(crate) struct Echo(Option<Box<[Option<HeaderValue>; 2]>>);
+pub(crate) struct EchoedHeaders(Option<Box<[Option<HeaderValue>; 2]>>);
 
-impl Echo {
-    pub(crate) fn of(request: &HeaderMap) -> Echo {
+impl EchoedHeaders {
+    pub(crate) fn of(request: &HeaderMap) -> EchoedHeaders {
         let has = ECHOED.iter().any(|name| request.contains_key(name));
-        Echo(has.then(|| Box::new(ECHOED.each_ref().map(|name| request.get(name).cloned()))))
+        EchoedHeaders(has.then(|| Box::new(ECHOED.each_ref().map(|name| request.get(name).cloned()))))
     }
 
     /// Copies the headers to the answer.

@@ -61,7 +61,7 @@ pub(super) struct ConnectionSetup {
 
 /// A connection that was accepted, and its client.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedConnection {
     pub(super) caller: Arc<Caller>,
     pub(super) permit: Arc<ConnectionPermit>,
     pub(super) activity: Activity,
@@ -92,7 +92,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
     let stream = WriteTimeout::new(stream, serving.options.write.0, activity.clone(), serving.metrics.clone());
     let opened = |name: Option<String>| {
         let name = name.unwrap_or_else(|| Caller::LOCAL.to_owned());
-        Opened { caller: Arc::new(Caller { name, address: peer }), permit, activity }
+        OpenedConnection { caller: Arc::new(Caller { name, address: peer }), permit, activity }
     };
     let Some(tls) = &serving.tls else {
         return talk(stream, opened(None), serving).await;
@@ -111,13 +111,13 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
 }
 
 /// Serves the requests of a connection, with or without TLS.
-pub(super) async fn talk<S>(mut stream: S, opened: Opened, serving: ConnectionSetup)
+pub(super) async fn talk<S>(mut stream: S, opened: OpenedConnection, serving: ConnectionSetup)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Some(head) = begin(&mut stream, &serving).await else { return };
     let ConnectionSetup { dispatcher, keepalive, shutdown, options, metrics, .. } = serving;
-    let Opened { caller, permit, activity } = opened;
+    let OpenedConnection { caller, permit, activity } = opened;
     let peer = caller.address;
     let mut tasks = ConnectionExecutor::default();
     let limit = options.write.0;

@@ -20,7 +20,7 @@ use super::connection_limit::ConnectionPermit;
 use super::request_body::{BodyKind, BodyLimits, RequestBody};
 use super::response_body::{ResponseBody, ResponseContent, ResponseSender};
 use super::shutdown::Shutdown;
-use crate::api::echo::Echo;
+use crate::api::echo::EchoedHeaders;
 use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
 use crate::api::message_meter::MessageMeter;
@@ -96,7 +96,7 @@ impl Dispatcher {
     }
 
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
-        let (in_pieces, echo) = (request.version() == Version::HTTP_2, Echo::of(request.headers()));
+        let (in_pieces, echo) = (request.version() == Version::HTTP_2, EchoedHeaders::of(request.headers()));
         let context = match self.admit(connection, &request) {
             Ok(context) => context,
             Err(status) => {
@@ -148,7 +148,7 @@ impl Dispatcher {
         &self,
         connection: &ConnectionHandle,
         peer: Peer,
-        (in_pieces, echo): (bool, Echo),
+        (in_pieces, echo): (bool, EchoedHeaders),
         answer: PendingResponse,
     ) -> ResponseFuture {
         let sender = ResponseSender { request: connection.activity.begin(), peer, in_pieces };
@@ -193,7 +193,7 @@ fn kind(path: &str, headers: &HeaderMap) -> BodyKind {
 pub(crate) struct ResponseFuture {
     answer: PendingResponse,
     /// The connection's side, and the headers that are copied. `None` once the response is there.
-    to_client: Option<(ResponseSender, Echo)>,
+    to_client: Option<(ResponseSender, EchoedHeaders)>,
 }
 
 enum PendingResponse {

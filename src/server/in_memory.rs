@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{ConnectionSetup, Opened, talk};
+use super::connection::{ConnectionSetup, OpenedConnection, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
 use super::write_timeout::WriteTimeout;
@@ -47,7 +47,7 @@ impl StreamServer {
         match serving.limit.admit(peer) {
             Ok(permit) => {
                 let caller = Caller { name: Caller::LOCAL.to_owned(), address: peer };
-                let opened = Opened {
+                let opened = OpenedConnection {
                     caller: Arc::new(caller),
                     permit: Arc::new(permit),
                     activity: serving.dispatcher.activity(),

@@ -26,7 +26,7 @@ pub(in crate::model) struct AnswerRoom(Arc<OnceLock<Arc<dyn AnswerLimit>>>);
 
 /// A large answer on its way to its connection, counted until this is dropped.
 #[derive(Debug)]
-pub struct HeldAnswer {
+pub struct CountedAnswer {
     limit: Arc<dyn AnswerLimit>,
     bytes: u64,
 }
@@ -42,26 +42,26 @@ impl AnswerRoom {
     }
 
     /// Counts an answer, if it is large.
-    pub(in crate::model) fn hold(&self, bytes: usize) -> Option<HeldAnswer> {
+    pub(in crate::model) fn hold(&self, bytes: usize) -> Option<CountedAnswer> {
         let (limit, bytes) = (self.0.get()?, bytes as u64);
-        (bytes > SMALL).then(|| HeldAnswer::new(limit, bytes))
+        (bytes > SMALL).then(|| CountedAnswer::new(limit, bytes))
     }
 }
 
-impl HeldAnswer {
-    fn new(limit: &Arc<dyn AnswerLimit>, bytes: u64) -> HeldAnswer {
+impl CountedAnswer {
+    fn new(limit: &Arc<dyn AnswerLimit>, bytes: u64) -> CountedAnswer {
         limit.add_answer(bytes);
-        HeldAnswer { limit: Arc::clone(limit), bytes }
+        CountedAnswer { limit: Arc::clone(limit), bytes }
     }
 }
 
-impl Clone for HeldAnswer {
-    fn clone(&self) -> HeldAnswer {
-        HeldAnswer::new(&self.limit, self.bytes)
+impl Clone for CountedAnswer {
+    fn clone(&self) -> CountedAnswer {
+        CountedAnswer::new(&self.limit, self.bytes)
     }
 }
 
-impl Drop for HeldAnswer {
+impl Drop for CountedAnswer {
     fn drop(&mut self) {
         self.limit.remove_answer(self.bytes);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sequor_core::{Dialect, Id};
 
-use super::answer_room::HeldAnswer;
+use super::answer_room::CountedAnswer;
 use crate::tensor::NamedTensor;
 
 /// One inference request: the contents of its message. A `RequestOrigin` has the facts about its call.
@@ -63,7 +63,7 @@ pub struct InferAnswer {
     pub outputs: Vec<NamedTensor>,
     pub parameters: Vec<(String, Parameter)>,
     /// Counts its bytes until it is written for its connection, which counts what it takes. `None` for a small answer.
-    pub held: Option<HeldAnswer>,
+    pub held: Option<CountedAnswer>,
 }
 
 impl InferAnswer {
