@@ -90,6 +90,8 @@ pub enum ExceededLimit {
     InFlight { limit: usize },
     /// Bytes of queued requests, across all models. The request needs `needed` bytes; `used` are in use.
     QueuedBytes { needed: u64, used: u64, limit: u64 },
+    /// Bytes of answers that clients have not taken, and of queued requests, before a run. `used` are in use.
+    AnswerBytes { used: u64, limit: u64 },
     /// Requests in flight of one client.
     PeerInFlight { limit: u64 },
     /// Bytes of one client's queued requests.

@@ -10,6 +10,7 @@ use sequor_proto::repository_index_response::ModelIndex;
 use super::queued::QueuedBytesPermit;
 use super::{Api, Caller, Code, Status, triton};
 use crate::config::server::file::ControlMode;
+use crate::error::{ControlFailure, Failure};
 use crate::model::IndexRow;
 
 /// A parameter of a load or unload request, in both protocols.
@@ -67,6 +68,14 @@ fn entry(row: IndexRow) -> ModelIndex {
     let IndexRow { model, version, state, reason } = row;
     let version = version.map(|v| v.to_string()).unwrap_or_default();
     ModelIndex { name: model, version, state: state.to_owned(), reason }
+}
+
+/// Refuses requests to load models, unless clients may send them.
+pub(crate) fn check_explicit(api: &Api) -> Result<(), Status> {
+    match api.repository().control_mode() {
+        ControlMode::Explicit => Ok(()),
+        ControlMode::None | ControlMode::Poll => Err(triton::status(&Failure::Control(ControlFailure::NotExplicit))),
+    }
 }
 
 /// Loads a model for a client, and records the change. The permit counts the request's bytes until the load has ended, even if the client
@@ -211,7 +220,7 @@ pub(crate) async fn unload(api: &Api, model: String, parameters: ControlParamete
 
 /// Runs slow work on a thread for blocking work. It runs to its end, even if the client no longer waits.
 pub(crate) async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, crate::error::Failure> + Send + 'static,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Status> {
     off_socket(move || work().map_err(|failure| triton::status(&failure))).await
 }

@@ -34,6 +34,10 @@ const HEAD: usize = 5;
 /// The header that names the compression of messages.
 static ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
+/// Maximum bytes of a message with only names and settings, uncompressed. The library decodes such a message before it is counted, and an
+/// empty text takes 2 bytes in it and 24 in memory.
+pub(crate) const SHORT_MESSAGE: usize = 128 << 10;
+
 // === messages stay bytes ===
 
 /// Bytes of the two buffers of a call with one message. Most messages fit, and larger ones take a larger buffer. Tonic's default is 8 KiB,

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::audit::Changes;
 use super::order::Turn;
 use super::peers::{PeerRequest, Peers};
-use super::queued::{QueuedBytes, QueuedBytesPermit};
+use super::queued::{AnswerPermit, QueuedBytes, QueuedBytesPermit};
 use super::request_count::RequestCount;
 use super::{Deadline, RequestContext};
 use crate::config::server::file::ServerLimits;
@@ -68,6 +68,7 @@ impl Api {
     pub fn traced(repository: Repository, metrics: Metrics, limits: ServerLimits, tracer: Option<Tracer>) -> Api {
         let phase = watch::Sender::new(ServerPhase::Serving);
         let queued = QueuedBytes::new(limits.queued.0, metrics.queued().clone());
+        repository.limit_answers(Arc::new(queued.clone()));
         let peers = Peers::new(limits, &metrics);
         let changes = Changes::default();
         Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes, tracer }))
@@ -88,6 +89,11 @@ impl Api {
     /// Counts the bytes of requests that wait or have not arrived whole.
     pub(crate) fn queued(&self) -> &QueuedBytes {
         &self.0.queued
+    }
+
+    /// Counts these bytes of an answer that waits for the client.
+    pub(crate) fn answer_permit(&self, context: &RequestContext, bytes: usize) -> AnswerPermit {
+        self.0.queued.answer(&context.peer, bytes as u64)
     }
 
     /// The requests, bytes and sequences that each client holds.
@@ -118,6 +124,7 @@ impl Api {
         let (_, state_limit) = self.0.repository.state_bytes();
         let state_limit = (state_limit != u64::MAX).then_some(state_limit);
         self.0.metrics.set_server(self.ready(), state_limit, self.0.limits.queued.0);
+        self.0.metrics.set_answers(self.0.queued.answer_bytes());
     }
 
     /// The counts of versions; see [`Repository::statistics`].

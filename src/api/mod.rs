@@ -18,7 +18,8 @@
 //! - [`kserve`]: KServe v2 with Triton's extensions, over gRPC and HTTP.
 //! - [`tfs`]: TensorFlow Serving's protocol with OVMS's sequences, over gRPC and HTTP.
 //! - `wire`: the fields of protobuf messages before they are decoded · `frames`: gRPC messages as bytes, unpacked before they are decoded ·
-//!   `compress`: packs and unpacks · `body`: HTTP bodies · `json_elements`: writes tensors as JSON · `echo`: returns a request's marks.
+//!   `compress`: packs and unpacks · `body`: HTTP bodies · `json_elements`: writes tensors as JSON · `path`: the parameters of a
+//!   path · `echo`: returns a request's marks.
 
 pub mod access;
 pub mod admin;
@@ -40,6 +41,7 @@ pub(crate) mod json_elements;
 pub mod kserve;
 pub(crate) mod message_meter;
 pub mod order;
+pub(crate) mod path;
 pub(crate) mod peers;
 pub(crate) mod queued;
 pub(crate) mod refusal;

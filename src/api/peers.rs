@@ -1,4 +1,4 @@
-//! Accounts of peers: live sequences, requests in flight and queued bytes, against the maximum per peer.
+//! Accounts of peers: live sequences, requests in flight, and queued bytes of requests and answers, against the maximum per peer.
 //!
 //! A peer is identified by its key or certificate name. Without a name, its address identifies it (for IPv6, the /64 network). Without a
 //! maximum, nothing is counted or looked up.
@@ -35,10 +35,20 @@ struct Accounts {
     by_key: Mutex<HashMap<PeerKey, Weak<Account>>>,
 }
 
+/// The identity of a peer: its name, or the network of its address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum PeerKey {
+pub(crate) enum PeerKey {
     Name(String),
     Network(IpAddr),
+}
+
+impl PeerKey {
+    pub(crate) fn of(caller: &Caller) -> PeerKey {
+        match caller.name.as_str() {
+            Caller::LOCAL => PeerKey::Network(caller.network()),
+            name => PeerKey::Name(name.to_owned()),
+        }
+    }
 }
 
 /// The account of one peer. It is removed with the peer's last connection, request and sequence.
@@ -61,10 +71,7 @@ impl Peers {
 
     pub(crate) fn find(&self, caller: &Caller) -> Peer {
         let Some(accounts) = &self.0 else { return Peer(None) };
-        let key = match caller.name.as_str() {
-            Caller::LOCAL => PeerKey::Network(caller.network()),
-            name => PeerKey::Name(name.to_owned()),
-        };
+        let key = PeerKey::of(caller);
         let mut by_key = accounts.by_key.lock();
         if let Some(account) = by_key.get(&key).and_then(Weak::upgrade) {
             return Peer(Some(account));
@@ -112,6 +119,17 @@ impl Peer {
             let (needed, used) = (bytes.saturating_add(held), used.saturating_sub(held));
             ExceededLimit::PeerQueuedBytes { needed, used, limit: limit.unwrap_or_default() }
         })
+    }
+
+    /// Counts bytes of an answer, even beyond the maximum.
+    pub(crate) fn add_answer(&self, bytes: u64) {
+        if let Some(account) = &self.0 {
+            account.queued.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn remove_answer(&self, bytes: u64) {
+        self.remove_queued(bytes);
     }
 
     pub(super) fn remove_queued(&self, bytes: u64) {
@@ -234,6 +252,10 @@ mod tests {
         assert!(one.add_queued(0, 8).is_ok() && other.add_queued(10, 0).is_ok());
         one.remove_queued(8);
         assert!(one.add_queued(10, 0).is_ok());
+        // An answer counts even beyond the maximum.
+        one.add_answer(5);
+        one.remove_queued(10);
+        assert!(one.add_queued(6, 0).is_err() && one.add_queued(5, 0).is_ok());
     }
 
     #[test]

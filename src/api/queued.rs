@@ -1,11 +1,13 @@
-//! Bytes of requests that wait for their answers, across all models and APIs, against `limits.queued`. A request that does not fit is
-//! refused before it changes its sequence.
+//! Bytes of requests that wait for their answers, and of answers that wait for their clients, across all models and APIs, against
+//! `limits.queued`. A request that does not fit is refused before it changes its sequence. An answer is never dropped: it counts even beyond
+//! the limit, and then no request fits until clients have taken answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::peers::Peer;
 use crate::error::ExceededLimit;
+use crate::model::AnswerLimit;
 use crate::telemetry::kinds::Gauge;
 
 /// The counter of a server. Clones share it.
@@ -28,8 +30,16 @@ pub(crate) struct QueuedBytesPermit {
     bytes: u64,
 }
 
+/// The counted bytes of an answer, or of a part of it, that its client has not taken. Dropping it removes them.
+#[derive(Debug)]
+pub(crate) struct AnswerPermit {
+    queued: QueuedBytes,
+    peer: Peer,
+    bytes: u64,
+}
+
 impl QueuedBytes {
-    /// The gauge `shown` follows the counter.
+    /// The gauge `shown` follows the bytes of requests.
     pub(crate) fn new(limit: u64, shown: Gauge) -> QueuedBytes {
         QueuedBytes(Arc::new(QueuedCounter { used: AtomicU64::new(0), limit, shown }))
     }
@@ -37,6 +47,19 @@ impl QueuedBytes {
     /// A permit with zero bytes, for a request of this peer.
     pub(crate) fn permit(&self, peer: &Peer) -> QueuedBytesPermit {
         QueuedBytesPermit { queued: self.clone(), peer: peer.clone(), bytes: 0 }
+    }
+
+    /// Counts these bytes of an answer to this peer, even beyond the limit.
+    pub(crate) fn answer(&self, peer: &Peer, bytes: u64) -> AnswerPermit {
+        self.add_answer(bytes);
+        peer.add_answer(bytes);
+        AnswerPermit { queued: self.clone(), peer: peer.clone(), bytes }
+    }
+
+    /// The bytes of answers that clients have not taken.
+    pub(crate) fn answer_bytes(&self) -> u64 {
+        let requests = u64::try_from(self.0.shown.get()).unwrap_or(0);
+        self.0.used.load(Ordering::Relaxed).saturating_sub(requests)
     }
 
     /// Adds bytes. If they exceed the limit, returns the current count. Zero bytes always fit.
@@ -51,6 +74,30 @@ impl QueuedBytes {
     fn remove(&self, bytes: u64) {
         self.0.used.fetch_sub(bytes, Ordering::Relaxed);
         self.0.shown.add(-signed(bytes));
+    }
+}
+
+impl AnswerLimit for QueuedBytes {
+    fn exceeded(&self) -> Option<ExceededLimit> {
+        let (used, limit) = (self.0.used.load(Ordering::Relaxed), self.0.limit);
+        // A server whose requests fill the limit answers them. Their answers are soon taken, and few at a time.
+        let is_full = used > limit && self.answer_bytes() > limit / 2;
+        is_full.then_some(ExceededLimit::AnswerBytes { used, limit })
+    }
+
+    fn add_answer(&self, bytes: u64) {
+        self.0.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn remove_answer(&self, bytes: u64) {
+        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for AnswerPermit {
+    fn drop(&mut self) {
+        self.queued.remove_answer(self.bytes);
+        self.peer.remove_answer(self.bytes);
     }
 }
 
@@ -127,6 +174,25 @@ mod tests {
         assert_eq!(shown.get(), 2);
         drop(second);
         assert_eq!(shown.get(), 0);
+    }
+
+    #[test]
+    fn answers_count_beyond_the_limit_and_leave_no_room_for_requests() {
+        let shown = Gauge::default();
+        let queued = QueuedBytes::new(10, shown.clone());
+        let request = permit(&queued, 8).unwrap();
+        assert_eq!((queued.exceeded(), queued.answer_bytes()), (None, 0));
+        let small = queued.answer(&Peer::default(), 5);
+        assert_eq!(queued.exceeded(), None, "most of it are requests");
+        drop(small);
+        let answer = queued.answer(&Peer::default(), 7);
+        assert_eq!(queued.exceeded(), Some(ExceededLimit::AnswerBytes { used: 15, limit: 10 }));
+        drop(request);
+        assert_eq!((queued.exceeded(), queued.answer_bytes(), shown.get()), (None, 7, 0));
+        assert!(permit(&queued, 4).is_none() && permit(&queued, 3).is_some());
+        drop(answer);
+        assert!(permit(&queued, 10).is_some());
+        assert_eq!(queued.answer_bytes(), 0);
     }
 
     #[test]

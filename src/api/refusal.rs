@@ -46,7 +46,9 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::NotCopied { .. } => "not_copied",
         Failure::NotResumed { .. } => "not_resumed",
         Failure::Store { .. } => "store_failed",
-        Failure::Limit(ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. }) => QUEUE_FULL,
+        Failure::Limit(
+            ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. } | ExceededLimit::AnswerBytes { .. },
+        ) => QUEUE_FULL,
         Failure::PeerSequences { .. }
         | Failure::Limit(ExceededLimit::PeerInFlight { .. } | ExceededLimit::PeerQueuedBytes { .. }) => PEER_LIMIT,
         Failure::Deadline { .. } => "deadline",
@@ -191,7 +193,15 @@ pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
         ExceededLimit::QueuedBytes { needed, used, limit } => {
             let [needed, used, limit] = [*needed, *used, *limit].map(human);
             let text = format!(
-                "queued request bytes {used} of {limit} (limits.queued); this request needs {needed}; retry after {retry}"
+                "queued bytes of requests and answers {used} of {limit} (limits.queued); this request needs {needed}; \
+                 retry after {retry}"
+            );
+            Status::new(Code::Unavailable, QUEUE_FULL, text).retry_after(RETRY_AFTER)
+        }
+        ExceededLimit::AnswerBytes { used, limit } => {
+            let [used, limit] = [*used, *limit].map(human);
+            let text = format!(
+                "answers that clients have not taken and queued requests have {used} of {limit} (limits.queued); retry after {retry}"
             );
             Status::new(Code::Unavailable, QUEUE_FULL, text).retry_after(RETRY_AFTER)
         }
@@ -205,7 +215,8 @@ pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
         ExceededLimit::PeerQueuedBytes { needed, used, limit } => {
             let [needed, used, limit] = [*needed, *used, *limit].map(human);
             let text = format!(
-                "queued request bytes of this client {used} of {limit} (limits.queued_per_peer); this request needs {needed}; \
+                "queued bytes of this client's requests and answers {used} of {limit} (limits.queued_per_peer); this request \
+                 needs {needed}; \
                  retry after {retry}"
             );
             Status::new(Code::Unavailable, PEER_LIMIT, text).retry_after(RETRY_AFTER)

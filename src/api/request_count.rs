@@ -1,6 +1,7 @@
 //! Counts each request once, by its outcome: outputs, a refusal, or a cancellation because the client has gone. The span of a traced request
 //! ends with it.
 
+use super::queued::AnswerPermit;
 use super::{Code, Status};
 use crate::spans::{RequestSpan, SpanEnd};
 use crate::telemetry::{RequestCounters, Surface};
@@ -85,16 +86,23 @@ impl Drop for RequestCount {
     }
 }
 
-/// The count of a request whose answer waits until its connection takes it.
+/// The counts of a request whose answer waits until its connection takes it.
 #[derive(Debug)]
 pub(crate) struct Receipt {
     count: RequestCount,
     outcome: SentAnswer,
+    #[allow(dead_code, reason = "only its drop matters")]
+    permit: Option<AnswerPermit>,
 }
 
 impl Receipt {
     pub(crate) fn new(count: RequestCount, outcome: SentAnswer) -> Receipt {
-        Receipt { count, outcome }
+        Receipt { count, outcome, permit: None }
+    }
+
+    /// The same, with the permit of the answer's bytes.
+    pub(crate) fn holding(self, permit: AnswerPermit) -> Receipt {
+        Receipt { permit: Some(permit), ..self }
     }
 
     /// Counts the request: the connection has taken its answer.

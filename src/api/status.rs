@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tonic::metadata::{MetadataMap, MetadataValue};
@@ -130,7 +130,9 @@ impl IntoResponse for Status {
             Retry::After(span) => Some([("retry-after", span.as_millis().div_ceil(1000).max(1).to_string())]),
             Retry::Unsaid | Retry::Never => None,
         };
-        (code, [(REASON, self.reason), (HELP, &self.help())], retry, body).into_response()
+        // The form of a key that any client can send.
+        let challenge = (self.code == Code::Unauthenticated).then_some([(WWW_AUTHENTICATE, "Bearer")]);
+        (code, [(REASON, self.reason), (HELP, &self.help())], retry, challenge, body).into_response()
     }
 }
 

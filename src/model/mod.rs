@@ -39,7 +39,7 @@ pub use catalog::{
 };
 pub use load::{BatchToSeal, Metadata, Sealed, SequenceStore, StateTier, StateToSeal, TensorMetadata};
 pub use repository::{Repository, RepositoryControl, RepositoryOptions, RepositorySource};
-pub use request::{InferAnswer, InferRequest, Parameter, SequenceStep};
+pub use request::{AnswerLimit, InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;
 pub use sequences::{
     AbsentSequence, CaptureLimits, ChosenBy, EndedSequence, LiveSequence, PastRefusal, PastStep, Pending,

@@ -2,7 +2,7 @@
 //! that send several steps of a sequence ahead rely on that. Answers of one batch to the same client wake the task once and are written
 //! together.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future as _, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -25,12 +24,13 @@ use super::dispatcher::{ConnectionHandle, Dispatcher};
 use super::first_bytes;
 use super::metered::MeteredStream;
 use super::shutdown::Shutdown;
+use super::stalled::{StalledConnection, StreamExecutor};
 use super::tls::{self, Tls};
 use super::write_timeout::WriteTimeout;
 use crate::api::message_meter::MessageMeter;
 use crate::api::{Caller, ConnectionOrder};
 use crate::config::server::Connections;
-use crate::executor::{AfterTurn, ConnectionExecutor, ExecutorHandle};
+use crate::executor::{AfterTurn, ConnectionExecutor};
 use crate::telemetry::{ConnectionClosed, Metrics};
 
 /// Maximum bytes that a client may send ahead: per stream, and per connection.
@@ -47,13 +47,6 @@ const LEAVE: Duration = Duration::from_secs(10);
 /// The same time when the server stops. A gRPC client without calls may not read its socket, so it misses the GOAWAY.
 const STOP: Duration = Duration::from_secs(1);
 
-/// Runs the background tasks of the HTTP/2 library within the connection's task.
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ExecutorHandle {
-    fn execute(&self, task: F) {
-        self.spawn(task);
-    }
-}
-
 /// The shared setup of the connections of one listener.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionSetup {
@@ -66,7 +59,15 @@ pub(super) struct ConnectionSetup {
     pub(super) metrics: Metrics,
 }
 
-fn builder(executor: ExecutorHandle, keepalive: Duration, options: &Connections) -> auto::Builder<ExecutorHandle> {
+/// A connection that was accepted, and its client.
+#[derive(Debug)]
+pub(super) struct OpenedConnection {
+    pub(super) caller: Arc<Caller>,
+    pub(super) permit: Arc<ConnectionPermit>,
+    pub(super) activity: Activity,
+}
+
+fn builder(executor: StreamExecutor, keepalive: Duration, options: &Connections) -> auto::Builder<StreamExecutor> {
     let mut builder = auto::Builder::new(executor);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(options.head.0);
     builder
@@ -87,14 +88,14 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
     }
-    let caller = |name: Option<String>| {
+    let activity = serving.dispatcher.activity();
+    let stream = WriteTimeout::new(stream, serving.options.write.0, activity.clone(), serving.metrics.clone());
+    let opened = |name: Option<String>| {
         let name = name.unwrap_or_else(|| Caller::LOCAL.to_owned());
-        Arc::new(Caller { name, address: peer })
+        OpenedConnection { caller: Arc::new(Caller { name, address: peer }), permit, activity }
     };
-    let stream = WriteTimeout::new(stream, serving.options.write.0, serving.metrics.clone());
     let Some(tls) = &serving.tls else {
-        let caller = caller(None);
-        return talk(stream, caller, permit, serving).await;
+        return talk(stream, opened(None), serving).await;
     };
     let shaken = tokio::select! {
         shaken = tls.accept(stream, serving.options.first_byte.0) => shaken,
@@ -102,24 +103,28 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
     };
     match shaken {
         Ok(stream) => {
-            let caller = caller(tls::client_name(&stream));
-            Box::pin(talk(stream, caller, permit, serving)).await;
+            let opened = opened(tls::client_name(&stream));
+            Box::pin(talk(stream, opened, serving)).await;
         }
         Err(error) => tracing::debug!(%peer, %error, "no TLS"),
     }
 }
 
 /// Serves the requests of a connection, with or without TLS.
-pub(super) async fn talk<S>(mut stream: S, caller: Arc<Caller>, permit: Arc<ConnectionPermit>, serving: ConnectionSetup)
+pub(super) async fn talk<S>(mut stream: S, opened: OpenedConnection, serving: ConnectionSetup)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Some(head) = begin(&mut stream, &serving).await else { return };
     let ConnectionSetup { dispatcher, keepalive, shutdown, options, metrics, .. } = serving;
+    let OpenedConnection { caller, permit, activity } = opened;
     let peer = caller.address;
     let mut tasks = ConnectionExecutor::default();
-    let builder = builder(tasks.handle(), keepalive, &options);
-    let (activity, meter) = (Activity::default(), MessageMeter::default());
+    let limit = options.write.0;
+    let executor = StreamExecutor { tasks: tasks.handle(), activity: activity.clone(), limit };
+    let builder = builder(executor, keepalive, &options);
+    let mut stalled = StalledConnection::new(activity.clone(), limit * 2);
+    let meter = MessageMeter::default();
     let mut idle = IdleTimer::new(options.idle.0, activity.clone());
     let handle = ConnectionHandle {
         peer: dispatcher.peer(&caller),
@@ -153,7 +158,12 @@ where
             }
             Poll::Ready(Idle::Cut) => return Poll::Ready(Ok(())),
         }
-        poll_in_turns(&mut tasks, cx, |cx| connection.as_mut().poll(cx))
+        let turns = poll_in_turns(&mut tasks, cx, |cx| connection.as_mut().poll(cx));
+        if turns.is_pending() && stalled.poll(cx).is_ready() {
+            metrics.connection_closed(ConnectionClosed::Write);
+            return Poll::Ready(Ok(()));
+        }
+        turns
     });
     tokio::select! {
         end = served => if let Err(error) = end {

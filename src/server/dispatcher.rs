@@ -2,7 +2,6 @@
 //! straight to their service, which is cheaper than the router. All other requests go to the router.
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,17 +9,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::http::header::UPGRADE;
-use axum::http::{HeaderMap, Request, Response};
-use bytes::Bytes;
-use hyper::body::{Frame, Incoming, SizeHint};
+use axum::http::{HeaderMap, Request, Response, Version};
+use hyper::body::Incoming;
 use tower::Service;
 
-use super::activity::{ActiveRequest, Activity};
+use super::activity::Activity;
 use super::connection_limit::ConnectionPermit;
 use super::request_body::{BodyKind, BodyLimits, RequestBody};
+use super::response_body::{ResponseBody, ResponseContent, ResponseSender};
 use super::shutdown::Shutdown;
+use crate::api::echo::EchoedHeaders;
 use crate::api::kserve::infer::InferService;
 use crate::api::kserve::{INFER, STREAM_INFER};
 use crate::api::message_meter::MessageMeter;
@@ -85,18 +85,26 @@ impl Dispatcher {
         Dispatcher { checks: checks.into(), ..self.clone() }
     }
 
+    /// The activity of a new connection.
+    pub(super) fn activity(&self) -> Activity {
+        Activity::new(self.bodies.queued.clone())
+    }
+
     /// The holdings of a caller on this listener.
     pub(crate) fn peer(&self, caller: &Caller) -> Peer {
         self.infer.as_ref().map(|services| services.api.peers().find(caller)).unwrap_or_default()
     }
 
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
+        let (in_pieces, echo) = (request.version() == Version::HTTP_2, EchoedHeaders::of(request.headers()));
         let context = match self.admit(connection, &request) {
             Ok(context) => context,
             Err(status) => {
-                return self.respond(connection, PendingResponse::Refused(ready(status.response(request.headers()))));
+                let refused = PendingResponse::Refused(ready(status.response(request.headers())));
+                return self.respond(connection, connection.peer.clone(), (in_pieces, echo), refused);
             }
         };
+        let (peer, form) = (context.peer.clone(), (in_pieces, echo));
         let path = request.uri().path();
         let kind = kind(path, request.headers());
         let receive = |kind| {
@@ -107,17 +115,17 @@ impl Dispatcher {
             (Some(services), INFER) => {
                 let request = request.map(receive(BodyKind::Message));
                 let answer = services.kserve.clone().call(context, request);
-                return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
+                return self.respond(connection, peer, form, PendingResponse::Infer(Box::pin(answer)));
             }
             (Some(services), PREDICT) => {
                 let request = request.map(receive(BodyKind::Message));
                 let answer = services.tfs.clone().call(context, request);
-                return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
+                return self.respond(connection, peer, form, PendingResponse::Infer(Box::pin(answer)));
             }
             (Some(services), STREAM_INFER) => {
                 let request = request.map(receive(BodyKind::Messages));
                 let answer = services.kserve.clone().stream(context, request);
-                return self.respond(connection, PendingResponse::Infer(Box::pin(answer)));
+                return self.respond(connection, peer, form, PendingResponse::Infer(Box::pin(answer)));
             }
             _ => {}
         }
@@ -132,11 +140,19 @@ impl Dispatcher {
             None => receive(body),
             Some(closing) => receive(body).until(closing),
         });
-        self.respond(connection, PendingResponse::Router(Box::pin(self.router.clone().call(request))))
+        let answer = PendingResponse::Router(Box::pin(self.router.clone().call(request)));
+        self.respond(connection, peer, form, answer)
     }
 
-    fn respond(&self, connection: &ConnectionHandle, answer: PendingResponse) -> ResponseFuture {
-        ResponseFuture { answer, request: Some(connection.activity.begin()) }
+    fn respond(
+        &self,
+        connection: &ConnectionHandle,
+        peer: Peer,
+        (in_pieces, echo): (bool, EchoedHeaders),
+        answer: PendingResponse,
+    ) -> ResponseFuture {
+        let sender = ResponseSender { request: connection.activity.begin(), peer, in_pieces };
+        ResponseFuture { answer, to_client: Some((sender, echo)) }
     }
 
     fn admit<T>(&self, connection: &ConnectionHandle, request: &Request<T>) -> Result<RequestContext, Status> {
@@ -176,7 +192,8 @@ fn kind(path: &str, headers: &HeaderMap) -> BodyKind {
 /// The response to a request.
 pub(crate) struct ResponseFuture {
     answer: PendingResponse,
-    request: Option<ActiveRequest>,
+    /// The connection's side, and the headers that are copied. `None` once the response is there.
+    to_client: Option<(ResponseSender, EchoedHeaders)>,
 }
 
 enum PendingResponse {
@@ -189,54 +206,18 @@ impl Future for ResponseFuture {
     type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = match &mut self.answer {
-            PendingResponse::Infer(answer) => std::task::ready!(answer.as_mut().poll(cx)).map(Content::Infer),
-            PendingResponse::Router(answer) => std::task::ready!(answer.as_mut().poll(cx))?.map(Content::Router),
-            PendingResponse::Refused(answer) => std::task::ready!(Pin::new(answer).poll(cx)).map(Content::Router),
+        let mut response = match &mut self.answer {
+            PendingResponse::Infer(answer) => std::task::ready!(answer.as_mut().poll(cx)).map(ResponseContent::Infer),
+            PendingResponse::Router(answer) => {
+                std::task::ready!(answer.as_mut().poll(cx))?.map(ResponseContent::Router)
+            }
+            PendingResponse::Refused(answer) => {
+                std::task::ready!(Pin::new(answer).poll(cx)).map(ResponseContent::Router)
+            }
         };
-        let request = self.request.take();
-        Poll::Ready(Ok(response.map(|content| ResponseBody { content, _request: request })))
-    }
-}
-
-/// The body of a response. The request counts as active until this is dropped.
-#[derive(Debug)]
-pub(crate) struct ResponseBody {
-    content: Content,
-    _request: Option<ActiveRequest>,
-}
-
-#[derive(Debug)]
-enum Content {
-    Infer(tonic::body::Body),
-    Router(Body),
-}
-
-impl HttpBody for ResponseBody {
-    type Data = Bytes;
-    type Error = Box<dyn Error + Send + Sync>;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>>> {
-        match &mut self.content {
-            Content::Infer(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-            Content::Router(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.content {
-            Content::Infer(body) => body.is_end_stream(),
-            Content::Router(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.content {
-            Content::Infer(body) => body.size_hint(),
-            Content::Router(body) => body.size_hint(),
-        }
+        // The future is not polled after its end.
+        let Some((sender, echo)) = self.to_client.take() else { return Poll::Pending };
+        echo.add_to(response.headers_mut());
+        Poll::Ready(Ok(response.map(|content| ResponseBody::new(content, sender))))
     }
 }

@@ -61,7 +61,7 @@ impl Guard {
 
 /// Refuses a request whose Host is not this machine's loopback name. A site's name can be made to resolve to this address, and a browser
 /// then treats the server as that site. Without keys and certificates, this check is the only guard.
-fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), Status> {
+pub(super) fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), Status> {
     let named = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
     let named = named.chain(authority.map(Authority::as_str));
     let mut count = 0;

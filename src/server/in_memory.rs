@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{ConnectionSetup, talk};
+use super::connection::{ConnectionSetup, OpenedConnection, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
 use super::write_timeout::WriteTimeout;
@@ -23,7 +23,7 @@ pub struct StreamServer(ConnectionSetup);
 impl StreamServer {
     /// The options for TLS, drain and operators have no effect.
     pub fn new(options: ServerOptions, repository: Repository, metrics: Metrics) -> StreamServer {
-        let checks = client_checks(&options, WireProtocol::Http);
+        let checks = client_checks(&options, WireProtocol::Http, None);
         let ServerOptions { limits, shared_memory, connections, keepalive, tracer, .. } = options;
         let api = Api::traced(repository, metrics, limits, tracer);
         let kserve = Kserve::new(&api, shared_memory);
@@ -47,8 +47,14 @@ impl StreamServer {
         match serving.limit.admit(peer) {
             Ok(permit) => {
                 let caller = Caller { name: Caller::LOCAL.to_owned(), address: peer };
-                let stream = WriteTimeout::new(stream, serving.options.write.0, serving.metrics.clone());
-                talk(stream, Arc::new(caller), Arc::new(permit), serving).await;
+                let opened = OpenedConnection {
+                    caller: Arc::new(caller),
+                    permit: Arc::new(permit),
+                    activity: serving.dispatcher.activity(),
+                };
+                let limit = serving.options.write.0;
+                let stream = WriteTimeout::new(stream, limit, opened.activity.clone(), serving.metrics.clone());
+                talk(stream, opened, serving).await;
             }
             Err(reason) => serving.metrics.connection_closed(reason),
         }

@@ -5,8 +5,9 @@
 //! - [`listeners`]: the ports, bound before anything else; [`holder`] finds the process that has a port already.
 //! - [`connection`]: one connection, HTTP/1.1 or HTTP/2, in one task, which owns a [`crate::executor`] · `activity`: whether it is active.
 //! - [`connection_limit`], [`descriptors`]: the maximum number of connections · `first_bytes`, `request_body`: timeouts for arriving data ·
-//!   `metered`: messages of upgraded connections · `write_timeout`: clients that stop reading.
-//! - `dispatcher`: handles every request: its context, the listener's checks, its service.
+//!   `metered`: messages of upgraded connections · `write_timeout`, `stalled`: clients that stop reading.
+//! - `dispatcher`: handles every request: its context, the listener's checks, its service · `response_body`: its answer, until the client has
+//!   taken it.
 //! - [`tls`]: certificates · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong keys · `guard`: checks callers of the
 //!   admin listener · `client_keys`: checks callers of the clients' listeners · `origin`: the calls that web pages may make · `restricted`:
 //!   restricted groups of endpoints · `changed`: finds out whether files have changed.
@@ -32,8 +33,10 @@ mod metered;
 mod origin;
 pub mod poll;
 mod request_body;
+mod response_body;
 mod restricted;
 mod shutdown;
+mod stalled;
 pub mod systemd;
 pub mod tls;
 mod write_timeout;
@@ -44,6 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
@@ -169,7 +173,8 @@ pub fn start(
     stop: mpsc::Receiver<Stop>,
 ) -> RunningServer {
     let addresses = listeners.addresses();
-    let [http, grpc] = [WireProtocol::Http, WireProtocol::Grpc].map(|listener| client_checks(&options, listener));
+    let [http, grpc] = [(WireProtocol::Http, addresses.http), (WireProtocol::Grpc, addresses.grpc)]
+        .map(|(listener, address)| client_checks(&options, listener, address));
     let api = Api::traced(repository, metrics, options.limits, options.tracer.clone());
     let kserve = Kserve::new(&api, options.shared_memory);
     let shutdown = Shutdown::default();
@@ -220,10 +225,12 @@ pub fn start(
     RunningServer { addresses, drained, opened }
 }
 
-/// The checks of a clients' listener: those of every listener, the check of web pages, and those of the settings.
-fn client_checks(options: &ServerOptions, listener: WireProtocol) -> Vec<Arc<dyn Check>> {
+/// The checks of a clients' listener at this address: those of every listener, the check of web pages, and those of the settings.
+fn client_checks(options: &ServerOptions, listener: WireProtocol, address: Option<SocketAddr>) -> Vec<Arc<dyn Check>> {
     let mut checks = options.checks.clone();
-    checks.push(Arc::new(OriginCheck { allowed: options.allowed_origins.clone() }));
+    let is_open = options.client_keys.is_none() && !options.tls.as_ref().is_some_and(Tls::asks_clients);
+    let is_local = is_open && address.is_some_and(|address| address.ip().is_loopback());
+    checks.push(Arc::new(OriginCheck { allowed: options.allowed_origins.clone(), is_local }));
     if !options.restricted.is_empty() {
         checks.push(Arc::new(RestrictedCheck::new(options.restricted.clone(), listener)));
     }
@@ -247,7 +254,9 @@ pub fn app(api: &Api, kserve: &Kserve, tfs: &Tfs) -> Router {
         .add_service(api::tfs::grpc::model_service(tfs))
         .add_service(api::health::service(api));
     let http = api::kserve::http::routes(kserve).merge(api::tfs::http::routes(tfs));
-    reflected(grpc).into_axum_router().merge(http).fallback(api::kserve::http::not_found)
+    let grpc = reflected(grpc).into_axum_router().layer(from_fn(api::kserve::http::named_refusal));
+    let grpc = grpc.merge(api::kserve::load_call::route(kserve));
+    grpc.merge(http).fallback(api::kserve::http::not_found)
 }
 
 /// The routes for operators.

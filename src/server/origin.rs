@@ -6,6 +6,7 @@ use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, UPGRADE};
 use axum::http::uri::{Authority, Uri};
 use axum::http::{HeaderMap, HeaderName, Method};
 
+use super::guard::check_host;
 use crate::api::status::is_grpc;
 use crate::api::{Check, Code, RequestContext, RequestHead, Status};
 
@@ -24,6 +25,9 @@ const MANAGEMENT: [&str; 5] =
 pub(super) struct OriginCheck {
     /// Origins such as `https://app.example.org`, or `*`.
     pub(super) allowed: Vec<String>,
+    /// Whether only this machine reaches the listener, and clients need neither keys nor certificates. Then only pages of this machine's own
+    /// names are the server's own: another name may have been made to resolve to it.
+    pub(super) is_local: bool,
 }
 
 impl Check for OriginCheck {
@@ -45,8 +49,11 @@ impl OriginCheck {
         let origin = origin.to_str().unwrap_or_default();
         let is_allowed =
             |allowed: &String| allowed == ANY || allowed.trim_end_matches('/').eq_ignore_ascii_case(origin);
-        if self.allowed.iter().any(is_allowed) || is_same(origin, headers, uri) {
+        if self.allowed.iter().any(is_allowed) {
             return Ok(());
+        }
+        if is_same(origin, headers, uri) {
+            return if self.is_local { check_host(headers, uri.authority()) } else { Ok(()) };
         }
         let text = format!("pages of the origin \"{origin}\" may not call this server: add it to http.allowed_origins");
         Err(Status::new(Code::Denied, "denied", text))
@@ -95,6 +102,15 @@ mod tests {
     use super::*;
 
     fn refused(allowed: &[&str], verb_and_path: &str, headers: &[(&'static str, &'static str)]) -> Option<u16> {
+        refused_at(false, allowed, verb_and_path, headers)
+    }
+
+    fn refused_at(
+        is_local: bool,
+        allowed: &[&str],
+        verb_and_path: &str,
+        headers: &[(&'static str, &'static str)],
+    ) -> Option<u16> {
         let (verb, path) = verb_and_path.split_once(' ').expect("a verb");
         let uri: Uri = path.parse().expect("a path");
         let of = |(name, value): &(&'static str, &'static str)| {
@@ -102,7 +118,8 @@ mod tests {
         };
         let headers: HeaderMap = headers.iter().map(of).collect();
         let method = Method::from_bytes(verb.as_bytes()).expect("a verb");
-        let check = OriginCheck { allowed: allowed.iter().map(|&origin| origin.to_owned()).collect() };
+        let allowed = allowed.iter().map(|&origin| origin.to_owned()).collect();
+        let check = OriginCheck { allowed, is_local };
         let caller = crate::api::Caller { name: String::new(), address: crate::server::local(1) };
         let mut context =
             RequestContext::new(&std::sync::Arc::new(caller), &crate::api::ConnectionOrder::default(), &headers);
@@ -129,6 +146,25 @@ mod tests {
         assert_eq!(refused(&["http://example.org/"], "GET /s", &[HOST, FOREIGN, socket]), None);
         assert_eq!(refused(&["*"], "GET /s", &[HOST, ("origin", "null"), socket]), None);
         assert_eq!(refused(&["http://example.com"], "GET /s", &[HOST, FOREIGN, socket]), Some(403));
+    }
+
+    #[test]
+    fn on_loopback_a_page_of_another_name_is_foreign() {
+        let json = ("content-type", "application/json");
+        let rebound = [("host", "evil.example:8000"), ("origin", "http://evil.example:8000"), json];
+        fn local(allowed: &[&str], headers: &[(&'static str, &'static str)]) -> Option<u16> {
+            refused_at(true, allowed, "POST /v2/logging", headers)
+        }
+        assert_eq!(local(&[], &rebound), Some(403));
+        assert_eq!(refused_at(true, &[], "GET /s", &[rebound[0], rebound[1], ("upgrade", "websocket")]), Some(403));
+        assert_eq!(local(&["http://evil.example:8000"], &rebound), None);
+        assert_eq!(refused(&[], "POST /v2/logging", &rebound), None, "a server that others reach has any name");
+        let own = ["http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000"];
+        for origin in own {
+            let host = origin.trim_start_matches("http://");
+            assert_eq!(local(&[], &[("host", host), ("origin", origin), json]), None, "{origin}");
+        }
+        assert_eq!(local(&[], &[("host", "evil.example:8000"), json]), None, "no page");
     }
 
     #[test]

@@ -60,9 +60,14 @@ impl Server {
 
 /// Sends a request that closes its connection. Returns the whole answer.
 async fn exchange(address: SocketAddr, request: &str, body: &str) -> String {
+    exchange_with(address, request, "x", body).await
+}
+
+async fn exchange_with(address: SocketAddr, request: &str, host: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     let length = body.len();
-    let text = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    let text =
+        format!("{request} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
     stream.write_all(text.as_bytes()).await.expect("written");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.expect("an answer");
@@ -121,6 +126,16 @@ async fn unknown_models_and_paths_and_verbs_are_refused() {
     let verb = server.http("GET /v2/models/nope/infer").await;
     assert_eq!(code_and_body(&verb), ("405", r#"{"error":"Method Not Allowed"}"#));
     assert!(verb.contains("allow: POST\r\n"), "{verb}");
+    for answer in [verb, server.http("GET /v2/nowhere").await] {
+        assert!(answer.contains("sequor-reason: unsupported\r\n") && answer.contains("sequor-help: "), "{answer}");
+    }
+    let malformed = server.http("GET /v1/models/%ff").await;
+    assert_eq!(code_and_body(&malformed).0, "400");
+    assert!(malformed.contains("sequor-reason: bad_input\r\n"), "{malformed}");
+    let admin = server.running.addresses.admin.expect("a port");
+    let malformed = exchange_with(admin, "POST /admin/models/%ff/load", "127.0.0.1", "").await;
+    assert_eq!(code_and_body(&malformed).0, "400");
+    assert!(malformed.contains("sequor-reason: bad_input\r\n"), "{malformed}");
 
     let request = proto::ModelInferRequest { model_name: "nope".to_owned(), ..Default::default() };
     let status = server.kserve().await.model_infer(request).await.expect_err("refused");
@@ -133,14 +148,22 @@ async fn unknown_models_and_paths_and_verbs_are_refused() {
 #[tokio::test]
 async fn an_unknown_grpc_method_is_refused_by_name() {
     let server = serve();
-    let path = "/tensorflow.serving.SessionService/SessionRun".parse().expect("a path");
-    let mut grpc = tonic::client::Grpc::new(server.channel().await);
-    grpc.ready().await.expect("ready");
-    let codec = tonic_prost::ProstCodec::<proto::ServerLiveRequest, proto::ServerLiveResponse>::default();
-    let request = tonic::Request::new(proto::ServerLiveRequest {});
-    let status = grpc.unary(request, path, codec).await.expect_err("refused");
-    let text = "/tensorflow.serving.SessionService/SessionRun is not served here";
-    assert_eq!((status.code(), status.message()), (Code::Unimplemented, text));
+    // Of an unknown service, and of known ones.
+    let paths = [
+        "/tensorflow.serving.SessionService/SessionRun",
+        "/inference.GRPCInferenceService/Nothing",
+        "/tensorflow.serving.PredictionService/Nothing",
+    ];
+    for path in paths {
+        let mut grpc = tonic::client::Grpc::new(server.channel().await);
+        grpc.ready().await.expect("ready");
+        let codec = tonic_prost::ProstCodec::<proto::ServerLiveRequest, proto::ServerLiveResponse>::default();
+        let request = tonic::Request::new(proto::ServerLiveRequest {});
+        let status = grpc.unary(request, path.parse().expect("a path"), codec).await.expect_err("refused");
+        let text = format!("{path} is not served here");
+        assert_eq!((status.code(), status.message()), (Code::Unimplemented, text.as_str()));
+        assert_eq!(status.metadata().get("sequor-reason").expect("a reason"), "unsupported");
+    }
 }
 
 #[tokio::test]

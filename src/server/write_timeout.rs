@@ -1,5 +1,4 @@
-//! Ends a connection whose client has stopped reading. HTTP/2 detects that by its pings. HTTP/1.1 and WebSockets have no pings during a
-//! write.
+//! Ends a connection whose client takes no byte for a time. A write that waits for the client also keeps the connection from being idle.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::activity::Activity;
 use crate::telemetry::{ConnectionClosed, Metrics};
 
 /// A stream whose writes fail if the client takes no byte for a time. It is below TLS, where the bytes that the client takes are visible.
@@ -19,15 +19,17 @@ pub(super) struct WriteTimeout<S> {
     /// Runs while a write waits for the client.
     stalled: Option<Pin<Box<Sleep>>>,
     is_over: bool,
+    activity: Activity,
     metrics: Metrics,
 }
 
 impl<S> WriteTimeout<S> {
-    pub(super) fn new(stream: S, limit: Duration, metrics: Metrics) -> WriteTimeout<S> {
-        WriteTimeout { stream, limit, stalled: None, is_over: false, metrics }
+    pub(super) fn new(stream: S, limit: Duration, activity: Activity, metrics: Metrics) -> WriteTimeout<S> {
+        WriteTimeout { stream, limit, stalled: None, is_over: false, activity, metrics }
     }
 
     fn check<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.activity.set_blocked(outcome.is_pending());
         if outcome.is_ready() {
             self.stalled = None;
             return outcome;
@@ -93,7 +95,7 @@ mod tests {
     async fn only_a_client_that_does_not_read_reaches_the_write_timeout() {
         let metrics = Metrics::new(false);
         let (mut client, server) = duplex(16);
-        let mut server = WriteTimeout::new(server, Duration::from_secs(3600), metrics.clone());
+        let mut server = WriteTimeout::new(server, Duration::from_secs(3600), Activity::default(), metrics.clone());
         let writes = async {
             server.write_all(&[7; 1000]).await.unwrap();
             server.shutdown().await.unwrap();
@@ -103,7 +105,7 @@ mod tests {
         assert_eq!((count.unwrap(), closed(&metrics)), (1000, false));
 
         let (_client, server) = duplex(16);
-        let mut server = WriteTimeout::new(server, Duration::from_millis(20), metrics.clone());
+        let mut server = WriteTimeout::new(server, Duration::from_millis(20), Activity::default(), metrics.clone());
         for _ in 0..2 {
             assert_eq!(server.write_all(&[7; 1000]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         }

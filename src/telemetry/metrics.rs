@@ -219,6 +219,11 @@ impl Metrics {
         self.0.families.server.set(ready, state_limit, queued_limit);
     }
 
+    /// Sets the gauge of answers that clients have not taken.
+    pub fn set_answers(&self, bytes: u64) {
+        self.0.families.answers.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
     /// Sets the gauges of the store of sequences.
     pub fn set_store(&self, sequences: usize, bytes: u64, limit: u64) {
         self.0.families.store.set(sequences, bytes, limit);

@@ -6,11 +6,12 @@ use std::time::Duration;
 use sequor::api::ServerLimits;
 use sequor::config::server::Connections;
 use sequor::config::units::{Size, Span};
-use sequor::server::ServerOptions;
+use sequor::server::{Drained, ServerOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::http2::Http2Client;
 use crate::rig::{Rig, exchange};
 
 const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -187,22 +188,12 @@ async fn a_client_that_stops_reading_is_not_kept() {
     let connections = Connections { write: MOMENT, ..Connections::default() };
     let rig = Rig::served(ServerOptions { connections, ..ServerOptions::default() });
     let address = rig.addresses.http.unwrap();
-    // More bytes than the system's buffers hold.
-    let elements = 6 << 20;
-    let input = json!({ "name": "INPUT", "shape": [1, elements], "datatype": "INT32",
-        "parameters": { "binary_data_size": elements * 4 } });
-    let json = json!({ "inputs": [input], "parameters": { "binary_data_output": true } }).to_string();
-    let tensor = vec![0; elements * 4];
+    let (json, tensor) = (large_json(), vec![0; ELEMENTS * 4]);
     let closed_ones = |count: u64| {
         let line = format!("sequor_connections_closed_total{{reason=\"write\"}} {count}\n");
         move |rig: &Rig| rig.metrics.encode().contains(&line) && rig.metrics.connections().get() == 0
     };
-    let head = format!(
-        "POST /v2/models/same/infer HTTP/1.1\r\nhost: x\r\ninference-header-content-length: {}\r\ncontent-length: {}\r\n\r\n",
-        json.len(),
-        json.len() + tensor.len()
-    );
-    let over_http = deaf(address, &[head.as_bytes(), json.as_bytes(), &tensor].concat()).await;
+    let over_http = deaf(address, &large_request()).await;
     rig.until(closed_ones(1)).await;
     let head = "GET /v2/models/same/stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -213,6 +204,72 @@ async fn a_client_that_stops_reading_is_not_kept() {
     let over_websocket = deaf(address, &[head.as_bytes(), &frame].concat()).await;
     rig.until(closed_ones(2)).await;
     drop((over_http, over_websocket));
+}
+
+/// Elements of an answer that is larger than the system's buffers.
+const ELEMENTS: usize = 6 << 20;
+
+/// The JSON of a request for an answer of this size. The tensor follows.
+fn large_json() -> String {
+    let input = json!({ "name": "INPUT", "shape": [1, ELEMENTS], "datatype": "INT32",
+        "parameters": { "binary_data_size": ELEMENTS * 4 } });
+    json!({ "inputs": [input], "parameters": { "binary_data_output": true } }).to_string()
+}
+
+/// A request over HTTP/1.1 whose answer has `ELEMENTS` elements.
+fn large_request() -> Vec<u8> {
+    let json = large_json();
+    let head = format!(
+        "POST /v2/models/same/infer HTTP/1.1\r\nhost: x\r\ninference-header-content-length: {}\r\n\
+         content-length: {}\r\n\r\n",
+        json.len(),
+        json.len() + ELEMENTS * 4
+    );
+    [head.as_bytes(), json.as_bytes(), &vec![0; ELEMENTS * 4]].concat()
+}
+
+/// Reads an answer of at least this many bytes, and pauses this long after each 4 MiB.
+async fn read_slowly(stream: &mut TcpStream, least: usize, pause: Duration) -> usize {
+    let (mut count, mut paused, mut chunk) = (0, 0, vec![0; 64 << 10]);
+    while count < least {
+        match stream.read(&mut chunk).await {
+            Ok(read @ 1..) => count += read,
+            _ => break,
+        }
+        if count - paused > 4 << 20 {
+            paused = count;
+            tokio::time::sleep(pause).await;
+        }
+    }
+    count
+}
+
+#[tokio::test]
+async fn an_answer_that_is_being_sent_is_not_cut_as_idle() {
+    let rig = hasty(|c| c.idle = MOMENT);
+    let mut slow = sent(rig.addresses.http.unwrap(), &large_request()).await;
+    assert!(read_slowly(&mut slow, ELEMENTS * 4, 3 * MOMENT.0).await >= ELEMENTS * 4);
+    // Its connection is idle only now.
+    rig.until(|rig| rig.metrics.connections().get() == 0).await;
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_the_answers_that_are_being_sent() {
+    // A stopping server cuts idle connections after 1 s.
+    const PAUSE: Duration = Duration::from_millis(500);
+    let rig = Rig::new();
+    let mut slow = sent(rig.addresses.http.unwrap(), &large_request()).await;
+    let mut closed = Http2Client::connect(rig.addresses.grpc.unwrap(), 0).await;
+    let message = crate::rig::request("same", "", &vec![7; 100 << 10]);
+    let call = closed.call("/inference.GRPCInferenceService/ModelInfer", &message).await;
+    rig.until(|rig| rig.metrics.model("same", 1).statistics().success.count == 2).await;
+    let drained = tokio::spawn(rig.drain());
+    assert!(read_slowly(&mut slow, ELEMENTS * 4, PAUSE).await >= ELEMENTS * 4, "the connection was cut");
+    closed.open(call, 1 << 20).await;
+    let body = closed.body(call).await.expect("the whole answer");
+    assert!(body.len() > 400 << 10);
+    drop((slow, closed));
+    assert_eq!(drained.await.unwrap(), Drained::Clean);
 }
 
 #[tokio::test]

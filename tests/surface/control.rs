@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tonic::Code;
 use tonic::codec::CompressionEncoding;
 
+use crate::http2::{Http2Client, OK};
 use crate::rig::{END, Rig, SAME, START, SUM, request, step, values, write};
 
 const ALL: &str = "version_policy { all { } }";
@@ -350,6 +351,24 @@ async fn a_compressed_load_request_counts_with_its_uncompressed_size() {
     let refused = client.repository_model_load(request).await.unwrap_err();
     assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "queue_full", "{refused}");
     assert_eq!(rig.metrics.queued().get(), 0);
+}
+
+#[tokio::test]
+async fn a_load_request_is_not_decoded_without_explicit_control_or_with_many_parameters() {
+    let parameter = || ModelRepositoryParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+    let parameters = (0..1001).map(|n| (n.to_string(), parameter())).collect();
+    let many = RepositoryModelLoadRequest { model_name: "sum".to_owned(), parameters, ..Default::default() };
+    let explicit = rig(ControlMode::Explicit);
+    let refused = explicit.client().await.repository_model_load(many.clone()).await.unwrap_err();
+    assert!(refused.message().contains("(limits.parameters)"), "{refused}");
+    // The message is not even received whole.
+    let none = rig(ControlMode::None);
+    let mut http2 = Http2Client::connect(none.addresses.grpc.unwrap(), 1 << 20).await;
+    let headers = [("content-type", "application/grpc"), ("te", "trailers")];
+    let path = "/inference.GRPCInferenceService/RepositoryModelLoad";
+    let call = http2.begin(path, &headers, &[0, 0, 0, 1, 0, 7]).await;
+    let head = http2.next_of(call).await.expect("an answer");
+    assert!(head.ends && head.payload[0] == OK);
 }
 
 /// Resident memory of this process in bytes.

@@ -115,3 +115,29 @@ async fn a_check_sees_caller_trace_parent_and_deadline() {
     assert_eq!(trace_parent.as_ref().unwrap(), "00-1-2-01");
     assert_eq!(deadline.unwrap().allowed, std::time::Duration::from_secs(7));
 }
+
+#[tokio::test]
+async fn every_refusal_has_the_marks_of_its_request() {
+    let marks = [("x-request-id", "r-7"), ("traceparent", "00-1-2-01")];
+    let has_marks =
+        |status: &tonic::Status| marks.iter().all(|(name, value)| status.metadata().get(*name).unwrap() == *value);
+    fn marked<T>(message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        request.metadata_mut().insert("x-request-id", "r-7".parse().unwrap());
+        request.metadata_mut().insert("traceparent", "00-1-2-01".parse().unwrap());
+        request
+    }
+    for rig in [Rig::new(), refusing().0] {
+        let mut client = rig.client().await;
+        assert!(has_marks(&client.model_infer(marked(request("nope", "", &[1]))).await.unwrap_err()));
+        let nope = proto::ModelReadyRequest { name: "nope".to_owned(), ..Default::default() };
+        assert!(has_marks(&client.model_ready(marked(nope)).await.unwrap_err()));
+        for path in ["POST /v2/models/nope/infer", "GET /v2/models/nope", "GET /nowhere", "GET /v1/models/nope"] {
+            let head = rig.http(path, &marks, b"").await.head;
+            let has = |(name, value): &(&str, &str)| head.contains(&format!("{name}: {value}"));
+            assert!(marks.iter().all(has), "{path}: {head}");
+        }
+    }
+    let answer = Rig::new().client().await.model_infer(marked(request("same", "", &[1]))).await.unwrap();
+    assert_eq!(answer.metadata().get("x-request-id").unwrap(), "r-7");
+}

@@ -101,6 +101,7 @@ async fn all_but_health_needs_a_key_over_both_protocols_of_both_ports() {
                 assert_eq!(answer.status == 401, needs, "{path} {header:?}");
                 if needs {
                     assert!(answer.head.contains("sequor-reason: unauthenticated"), "{}", answer.head);
+                    assert!(answer.head.contains("www-authenticate: Bearer"), "{}", answer.head);
                     assert_eq!(answer.json()["reason"], "unauthenticated");
                 }
             }

@@ -51,7 +51,7 @@ async fn queued_bytes_are_limited_and_a_refused_request_may_be_retried() {
     let waiting = waiting(&rig, 3).await;
 
     let refused = client.model_infer(request("same", "late", &large())).await.unwrap_err();
-    let text = "queued request bytes 900 KiB of 1 MiB (limits.queued); this request needs ";
+    let text = "queued bytes of requests and answers 900 KiB of 1 MiB (limits.queued); this request needs ";
     assert_eq!((refused.code(), refused.message().starts_with(text)), (Code::Unavailable, true), "{refused}");
     let shown = |key: &str| refused.metadata().get(key).map(|value| value.to_str().unwrap());
     assert_eq!((shown("sequor-reason"), shown("grpc-retry-pushback-ms")), (Some("queue_full"), Some("1000")));

@@ -12,6 +12,8 @@ use futures_util::{SinkExt, StreamExt};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use prost::Message as _;
+use sequor::config::server::file::ControlMode;
+use sequor::model::RepositoryControl;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use serde_json::json;
@@ -24,7 +26,8 @@ use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
-use crate::rig::{Rig, START, parameter, request, step, values};
+use crate::http2::{HEADERS, Http2Client, OK};
+use crate::rig::{Rig, SAME, START, parameter, request, step, values};
 
 /// Size of a meaningless parameter that makes a message large.
 const PADDING: usize = 1 << 20;
@@ -168,4 +171,25 @@ async fn a_compressed_call_that_stays_open_does_not_hold_up_its_connection() {
     let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or(parts.headers);
     assert_eq!(trailers["grpc-status"], "0");
     rig.until(|rig| rig.metrics.queued().get() == 0).await;
+}
+
+#[tokio::test]
+async fn a_load_does_not_hold_up_the_other_requests_of_its_connection() {
+    let (rig, gate) = Rig::gated(&[]);
+    let directories = vec![rig.folder.path().to_owned()];
+    rig.repository.govern(RepositoryControl { mode: ControlMode::Explicit, directories });
+    let sample = r#"model_warmup [ { name: "a" batch_size: 1 inputs { key: "INPUT" value: {
+        data_type: TYPE_INT32 dims: [ 1 ] zero_data: true } } } ]"#;
+    rig.write("warm", &format!("{SAME}{sample}"), 1, "identity INT32 dims=-1");
+    gate.close();
+    let mut client = Http2Client::connect(rig.addresses.http.unwrap(), 1 << 20).await;
+    let load = client.post("/v2/repository/models/warm/load", &[], b"{}").await;
+    rig.until(|_| gate.held() == 1).await;
+    // A request that waits for its turn, but not for a run.
+    let infer = client.post("/v2/models/sum/infer", &[], b"no JSON").await;
+    let refused = client.next().await.expect("an answer");
+    assert_eq!((refused.stream, refused.kind), (infer, HEADERS));
+    gate.open();
+    let loaded = client.next_of(load).await.expect("an answer");
+    assert_eq!((loaded.kind, loaded.payload[0]), (HEADERS, OK));
 }

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use sequor_proto::tensorflow::serving::GetModelMetadataRequest;
+use sequor_proto::tensorflow_service::prediction_service_client::PredictionServiceClient;
 use sequor_proto::{LogSettingsRequest, TraceSettingRequest, trace_setting_request};
 use serde_json::json;
 use tonic::Code;
+use tonic::codec::CompressionEncoding;
+use tonic::transport::Channel;
 
 use crate::rig::Rig;
 
@@ -29,6 +33,33 @@ async fn trace_settings_are_kept_and_tracing_stays_off() {
     let cleared = rig.post("/v2/trace/setting", json!({ "trace_rate": null, "trace_count": 5 })).await.json();
     assert_eq!((&cleared["trace_rate"], &cleared["trace_count"]), (&json!("1000"), &json!("5")));
     assert_eq!(rig.post("/v2/trace/setting", json!({ "trace_level": ["TENSORS"] })).await.status, 501);
+}
+
+#[tokio::test]
+async fn long_messages_of_settings_and_names_are_not_decoded() {
+    const MANY: usize = 70_000;
+    let rig = Rig::new();
+    let value = |count| trace_setting_request::SettingValue { value: vec![String::new(); count] };
+    let request = |count| TraceSettingRequest {
+        settings: BTreeMap::from([("trace_rate".to_owned(), value(count))]),
+        ..Default::default()
+    };
+    let client = rig.client().await;
+    for mut client in [client.clone(), client.send_compressed(CompressionEncoding::Gzip)] {
+        let refused = client.trace_setting(request(MANY)).await.unwrap_err();
+        assert!(refused.message().contains("131072 bytes"), "{refused}");
+        // A short one gets as far as its meaning.
+        let refused = client.trace_setting(request(1)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    }
+    let mut names = GetModelMetadataRequest { metadata_field: vec![String::new(); MANY], ..Default::default() };
+    let address = format!("http://{}", rig.addresses.grpc.unwrap());
+    let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
+    let mut client = PredictionServiceClient::new(channel).send_compressed(CompressionEncoding::Gzip);
+    let refused = client.get_model_metadata(names.clone()).await.unwrap_err();
+    assert!(refused.message().contains("131072 bytes"), "{refused}");
+    names.metadata_field.truncate(1);
+    assert_eq!(client.get_model_metadata(names).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
 #[tokio::test]

@@ -123,8 +123,11 @@ async fn the_last_answer_of_a_request_is_marked_as_final_if_requested() {
 #[tokio::test]
 async fn a_dropped_stream_cancels_its_requests_in_flight() {
     let (rig, gate) = Rig::slow().await;
+    let (sender, mut replies) = open(&rig, None).await;
+    // The size of its answers is known after the first one.
+    sender.send(request("slow", "", &[1])).await.unwrap();
+    next(&mut replies).await.unwrap();
     gate.close();
-    let (sender, replies) = open(&rig, None).await;
     for n in 0..50 {
         // Different lengths do not batch, so each request is a separate run.
         sender.send(request("slow", "", &vec![n; usize::try_from(n).unwrap() + 1])).await.unwrap();
@@ -137,7 +140,32 @@ async fn a_dropped_stream_cancels_its_requests_in_flight() {
     gate.open();
     rig.until(|rig| rig.metrics.in_flight().get() == 0).await;
     let statistics = rig.metrics.model("slow", 1).statistics();
-    assert!(statistics.success.count <= 6, "{statistics:?}");
+    assert!(statistics.success.count <= 7, "{statistics:?}");
+}
+
+#[tokio::test]
+async fn a_stream_admits_few_requests_before_the_size_of_an_answer_is_known() {
+    const FEW: i64 = 8;
+    let (rig, gate) = Rig::slow().await;
+    gate.close();
+    let (sender, mut replies) = open(&rig, None).await;
+    for n in 0..100 {
+        sender.send(request("slow", &n.to_string(), &[n])).await.unwrap();
+    }
+    rig.until(|rig| rig.metrics.in_flight().get() >= FEW).await;
+    // The outputs of this model have a fixed size.
+    let (steps, mut sums) = open(&rig, None).await;
+    for n in 0..50 {
+        steps.send(step(n, "", 1, &[START, END])).await.unwrap();
+    }
+    for _ in 0..50 {
+        next(&mut sums).await.unwrap();
+    }
+    assert_eq!(rig.metrics.in_flight().get(), FEW);
+    gate.open();
+    for n in 0..100 {
+        assert_eq!(next(&mut replies).await.unwrap().id, n.to_string());
+    }
 }
 
 /// Sends `count` requests with answers of 256 KiB each, and reads no answers for a while.

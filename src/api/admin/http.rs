@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Html;
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use super::status::{StatusReport, VersionStatus};
 use super::why::Explanation;
 use super::{Admin, LARGEST_COMPONENT, page, refused};
 use crate::api::context::CallerOf;
+use crate::api::path::Path;
 use crate::api::{Code, Status};
 use crate::config::server::Shown;
 use crate::config::units::Span;

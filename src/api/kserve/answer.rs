@@ -174,6 +174,7 @@ mod tests {
                 named("z", DataType::Fp16, vec![1, 2]),
             ],
             parameters: vec![("n".to_owned(), Parameter::Int(-3))],
+            held: None,
         }
     }
 

@@ -143,6 +143,7 @@ mod tests {
             id: "r-1".to_owned(),
             outputs: vec![NamedTensor { name: "OUT".to_owned(), tensor }],
             parameters: vec![("sequor_replayed".to_owned(), Parameter::Bool(true))],
+            held: None,
         };
         let response = super::answer(answer, &ResponseFormat { mark_final: true, ..ResponseFormat::default() })
             .expect("an answer");
@@ -164,7 +165,8 @@ mod tests {
         };
         let answer = |outputs| {
             let (model, id, parameters) = ("m".to_owned(), String::new(), Vec::new());
-            super::answer(InferAnswer { model, version: 1, id, outputs, parameters }, &form).expect("an answer")
+            super::answer(InferAnswer { model, version: 1, id, outputs, parameters, held: None }, &form)
+                .expect("an answer")
         };
         let int = || named(DataType::Int32, &[254, 255, 255, 255]);
         let typed = answer(vec![int()]);
@@ -181,7 +183,8 @@ mod tests {
             let data = Bytes::from(vec![7; INLINE_BYTES + 4]);
             let tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, data.len() as u64 / 4]), data };
             let outputs = vec![NamedTensor { name: "y".to_owned(), tensor }];
-            InferAnswer { model: "m".to_owned(), version: 1, id: String::new(), outputs, parameters: Vec::new() }
+            let (model, id) = ("m".to_owned(), String::new());
+            InferAnswer { model, version: 1, id, outputs, parameters: Vec::new(), held: None }
         };
         for (typed, here) in [(false, true), (true, false)] {
             let form = ResponseFormat { typed, ..ResponseFormat::default() };

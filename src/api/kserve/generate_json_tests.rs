@@ -121,6 +121,7 @@ fn an_output_of_a_single_element_is_written_without_a_list() {
             output("y", DataType::Int32, &[1, 2], &[1, 0, 0, 0, 2, 0, 0, 0]),
         ],
         parameters: vec![("sequence_id".to_owned(), Parameter::Int(7))],
+        held: None,
     };
     let not_text = InferAnswer {
         outputs: vec![output("text_output", DataType::Bytes, &[1, 1], b"\x01\0\0\0\xff")],

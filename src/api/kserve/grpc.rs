@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use prost::Message as _;
 use sequor_proto::service::grpc_inference_service_server::{GrpcInferenceService, GrpcInferenceServiceServer};
 use sequor_proto::system_shared_memory_status_response::RegionStatus;
 use sequor_proto::{
@@ -17,7 +16,9 @@ use super::settings::{self, LogSetting};
 use super::shared_memory::{self, Region};
 use super::surface::Kserve;
 use super::{EXTENSIONS, encode, statistics};
-use crate::api::{Code, RequestContext, Status, control, triton};
+use crate::api::frames::SHORT_MESSAGE;
+use crate::api::peers::PeerKey;
+use crate::api::{Code, RequestContext, Status, control};
 
 type GrpcResult<T> = Result<Response<T>, tonic::Status>;
 
@@ -27,10 +28,10 @@ pub struct GrpcService {
 }
 
 /// The service with its message limits. Requests may be compressed. Answers are not, because most clients announce support for compressed
-/// answers but do not want them.
+/// answers but do not want them. The calls with large messages are not in it.
 pub fn service(kserve: &Kserve) -> GrpcInferenceServiceServer<GrpcService> {
     GrpcInferenceServiceServer::new(GrpcService { kserve: kserve.clone() })
-        .max_decoding_message_size(kserve.api().limits().request.to_usize())
+        .max_decoding_message_size(SHORT_MESSAGE)
         .max_encoding_message_size(usize::MAX)
         .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
         .accept_compressed(tonic::codec::CompressionEncoding::Deflate)
@@ -120,18 +121,12 @@ impl GrpcInferenceService for GrpcService {
         Ok(Response::new(proto::RepositoryIndexResponse { models }))
     }
 
+    /// The router sends this call to [`super::load_call`] instead.
     async fn repository_model_load(
         &self,
-        request: Request<proto::RepositoryModelLoadRequest>,
+        _: Request<proto::RepositoryModelLoadRequest>,
     ) -> GrpcResult<proto::RepositoryModelLoadResponse> {
-        let (api, context) = (self.kserve.api(), RequestContext::from_extensions(request.extensions())?);
-        // While it arrived, its compressed size counted. From now on its decoded size counts.
-        let permit = api.body_permit(context, request.get_ref().encoded_len());
-        let (permit, caller) = (permit.map_err(|failure| triton::status(&failure))?, Arc::clone(&context.caller));
-        let proto::RepositoryModelLoadRequest { repository_name, model_name: model, parameters } = request.into_inner();
-        control::check_repository(&repository_name)?;
-        control::load_for_client(api, &caller, model, given(parameters), permit).await?;
-        Ok(Response::new(proto::RepositoryModelLoadResponse {}))
+        Err(not_dispatched())
     }
 
     async fn repository_model_unload(
@@ -164,7 +159,7 @@ impl GrpcInferenceService for GrpcService {
         &self,
         request: Request<proto::SystemSharedMemoryRegisterRequest>,
     ) -> GrpcResult<proto::SystemSharedMemoryRegisterResponse> {
-        let peer = RequestContext::from_extensions(request.extensions())?.caller.address.ip();
+        let peer = PeerKey::of(&RequestContext::from_extensions(request.extensions())?.caller);
         let proto::SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } = request.into_inner();
         self.kserve.regions().register(peer, &name, &key, (offset, byte_size))?;
         Ok(Response::new(proto::SystemSharedMemoryRegisterResponse {}))
@@ -226,7 +221,7 @@ impl GrpcInferenceService for GrpcService {
     }
 }
 
-fn given(parameters: BTreeMap<String, proto::ModelRepositoryParameter>) -> control::ControlParameters {
+pub(super) fn given(parameters: BTreeMap<String, proto::ModelRepositoryParameter>) -> control::ControlParameters {
     parameters.into_iter().map(|(key, value)| (key, value.parameter_choice.into())).collect()
 }
 

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use axum::middleware::from_fn;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::json;
@@ -17,11 +17,10 @@ use super::surface::{CallNames, Kserve};
 use super::{EXTENSIONS, answer, socket};
 use crate::api::body::{ReceivedBody, receive, respond};
 use crate::api::context::SEQUENCE_HEADER;
-use crate::api::echo;
 use crate::api::intake::Decoded;
 use crate::api::order::{Turn, off_task};
 use crate::api::refusal::{NOT_SERVED, unsent};
-use crate::api::status::is_grpc;
+use crate::api::status::{HELP, REASON, is_grpc};
 use crate::api::{Code, RequestContext, Status, triton};
 use crate::config::model::json::to_json;
 use crate::model::InferAnswer;
@@ -49,21 +48,33 @@ pub fn routes(kserve: &Kserve) -> Router {
         .merge(super::manage::routes())
         .merge(super::generate::routes())
         .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
-        .layer(from_fn(echo::http))
         .with_state(kserve.clone())
 }
 
 /// Answers an unknown path. A gRPC call gets a gRPC status.
 pub async fn not_found(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     if is_grpc(&headers) && method == Method::POST {
-        let status = Status::unimplemented(format!("{} is not served here", uri.path()));
-        return status.response(&headers);
+        return not_served(&uri).response(&headers);
     }
     plain(StatusCode::NOT_FOUND, "Not Found")
 }
 
+/// Names the path in the refusal of an unknown method of a known gRPC service. The library's refusal has no text.
+pub async fn named_refusal(uri: Uri, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let is_unknown = response.headers().get("grpc-status").is_some_and(|code| code == "12")
+        && !response.headers().contains_key("grpc-message");
+    if is_unknown { tonic::Status::from(not_served(&uri)).into_http() } else { response }
+}
+
+fn not_served(uri: &Uri) -> Status {
+    Status::unimplemented(format!("{} is not served here", uri.path()))
+}
+
+/// A refusal of an unknown path or method, with Triton's text.
 fn plain(code: StatusCode, text: &str) -> Response {
-    (code, Json(json!({ "error": text }))).into_response()
+    let status = Status::unimplemented(text);
+    (code, [(REASON, status.reason), (HELP, &status.help())], Json(json!({ "error": text }))).into_response()
 }
 
 async fn server() -> Response {

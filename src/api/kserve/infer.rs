@@ -18,7 +18,7 @@ use super::stream::StreamTask;
 use super::surface::Kserve;
 use crate::api::frames::{self, CallKind, RawCodec, Unpacked, UnpackedQueue};
 use crate::api::order::off_task;
-use crate::api::{RequestContext, echo, triton};
+use crate::api::{RequestContext, triton};
 use sequor_proto::{ModelInferResponse, ModelStreamInferResponse};
 
 type CallFuture<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
@@ -113,7 +113,7 @@ async fn infer(
         false => encode::answer(answer, &form),
         true => Box::pin(encode::answer_in_time(answer, form)).await,
     };
-    Ok(echo::grpc(&metadata, count.answer(message)?))
+    Ok(Response::new(count.answer(message)?))
 }
 
 /// Decodes a large message on another thread.
@@ -148,6 +148,6 @@ impl StreamingService<Bytes> for StreamCall {
             Some(connection) => connection.spawn(task),
             None => drop(tokio::spawn(task)),
         }
-        Box::pin(std::future::ready(Ok(echo::grpc(&metadata, replies))))
+        Box::pin(std::future::ready(Ok(Response::new(replies))))
     }
 }

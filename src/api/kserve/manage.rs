@@ -19,6 +19,7 @@ use super::surface::Kserve;
 use crate::api::body::{ReceivedBody, collect_short, parse_object, receive};
 use crate::api::context::CallerOf;
 use crate::api::order::{INLINE_BYTES, off_task};
+use crate::api::peers::PeerKey;
 use crate::api::{Code, RequestContext, Status, control, triton};
 
 pub(super) fn routes() -> Router<Kserve> {
@@ -119,7 +120,9 @@ async fn load(
     let (parts, body) = request.into_parts();
     // The request may contain files of the model.
     let received = receive(kserve.api(), &context, &parts.headers, body, triton::status).await?;
-    let ReceivedBody { body, mut permit, .. } = received;
+    let ReceivedBody { turn, body, mut permit } = received;
+    // A load takes long, and the requests of its connection do not wait for it.
+    drop(turn);
     let is_long = body.len() > INLINE_BYTES;
     let parsed = move || {
         if is_long {
@@ -184,11 +187,11 @@ async fn region(State(kserve): State<Kserve>, Path(of): Path<OfRegion>) -> Resul
 async fn register(
     State(kserve): State<Kserve>,
     Path(of): Path<OfRegion>,
-    context: RequestContext,
+    CallerOf(caller): CallerOf,
     ShortBody(body): ShortBody,
 ) -> Result<StatusCode, Status> {
     let Registration { key, offset, byte_size } = read(&body)?;
-    kserve.regions().register(context.caller.address.ip(), &of.region, &key, (offset, byte_size))?;
+    kserve.regions().register(PeerKey::of(&caller), &of.region, &key, (offset, byte_size))?;
     Ok(StatusCode::OK)
 }
 

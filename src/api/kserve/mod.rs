@@ -7,7 +7,8 @@
 //!   [`reply_queue`]. `scan` counts a message's parts, `message` decodes it with [`decode`] and [`contents`]; [`encode`] writes answers.
 //! - [`http`]: the same over HTTP. `json_body` parses a body, [`json`] decodes it and [`data`] its tensors; [`answer`] writes answers.
 //! - `generate`: inference with flat JSON, in `generate_json` · `socket`: a stream as a WebSocket · `manage`: the paths for operators ·
-//!   `path`: the names in a path · `body`: reads bodies.
+//!   `path`: the names in a path · `body`: reads bodies ·
+//!   [`load_call`]: the gRPC call that loads a model.
 //! - `group`: the group of endpoints of each path.
 //! - `fault`: why a request could not be decoded · `model_inputs`: the facts about a model that decoding needs · `response_format`: the
 //!   format of an answer, two of whose options are `classes` and `shared_memory`.
@@ -29,6 +30,7 @@ pub mod http;
 pub mod infer;
 pub mod json;
 mod json_body;
+pub mod load_call;
 mod manage;
 pub(crate) mod message;
 mod model_inputs;

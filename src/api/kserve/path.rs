@@ -1,25 +1,6 @@
-//! The parameters of a path. A path that cannot be parsed gets a refusal like all others.
+//! The names in a path.
 
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
-
-use crate::api::refusal::BAD_INPUT;
-use crate::api::{Code, Status};
-
-/// Like axum's extractor, but with our own refusals.
-#[derive(Debug, Clone)]
-pub(super) struct Path<T>(pub(super) T);
-
-impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
-    type Rejection = Status;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Status> {
-        let read = axum::extract::Path::from_request_parts(parts, state).await;
-        read.map(|axum::extract::Path(named)| Path(named))
-            .map_err(|refused| Status::new(Code::InvalidArgument, BAD_INPUT, refused.body_text()))
-    }
-}
+pub(super) use crate::api::path::Path;
 
 /// The model and version in a path.
 #[derive(Debug, Clone, serde::Deserialize)]

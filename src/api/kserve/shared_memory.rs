@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::IpAddr;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use parking_lot::RwLock;
 use super::fault::DecodeError;
 use super::refused_region::{self, RegionFault};
 use crate::api::Status;
+use crate::api::peers::PeerKey;
 use crate::api::queued::QueuedBytesPermit;
 use crate::config::server::settings::SharedMemory;
 
@@ -46,7 +46,7 @@ pub(crate) struct Region {
     pub(crate) offset: u64,
     pub(crate) size: u64,
     /// The peer that registered the region.
-    peer: IpAddr,
+    peer: PeerKey,
     file: File,
 }
 
@@ -66,7 +66,7 @@ impl Regions {
 
     pub(crate) fn register(
         &self,
-        peer: IpAddr,
+        peer: PeerKey,
         name: &str,
         key: &str,
         (offset, size): (u64, u64),
@@ -238,8 +238,10 @@ impl PartialEq for Window {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
-    use crate::api::Code;
+    use crate::api::{Caller, Code};
 
     fn regions() -> (tempfile::TempDir, Regions) {
         let home = tempfile::tempdir().unwrap();
@@ -252,11 +254,13 @@ mod tests {
         Regions { home: home.path().to_owned(), limit: 100, policy, regions: RwLock::default() }
     }
 
-    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    fn peer(address: &str) -> PeerKey {
+        PeerKey::of(&Caller { name: Caller::LOCAL.to_owned(), address: (address.parse::<IpAddr>().unwrap(), 1).into() })
+    }
 
     impl Regions {
         fn add(&self, name: &str, key: &str, offset: u64, size: u64) -> Result<(), Status> {
-            self.register(PEER, name, key, (offset, size))
+            self.register(peer("127.0.0.1"), name, key, (offset, size))
         }
     }
 
@@ -329,10 +333,21 @@ mod tests {
             regions.add(&n.to_string(), "mem", 0, 8).unwrap();
         }
         assert_eq!(code(regions.add("more", "mem", 0, 8)), Code::Unavailable);
-        let other = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
-        regions.register(other, "more", "mem", (0, 8)).unwrap();
+        regions.register(peer("127.0.0.2"), "more", "mem", (0, 8)).unwrap();
         regions.unregister("0");
         regions.add("0", "mem", 0, 8).unwrap();
+    }
+
+    #[test]
+    fn regions_count_for_a_network_or_a_name() {
+        let (_home, regions) = regions();
+        for n in 0..MOST_OF_A_PEER {
+            regions.register(peer(&format!("2001:db8::{n:x}")), &n.to_string(), "mem", (0, 8)).unwrap();
+        }
+        assert_eq!(code(regions.register(peer("2001:db8::ffff"), "more", "mem", (0, 8))), Code::Unavailable);
+        let named = Caller { name: "anna".to_owned(), address: (IpAddr::from([127, 0, 0, 1]), 1).into() };
+        regions.register(PeerKey::of(&named), "named", "mem", (0, 8)).unwrap();
+        regions.register(peer("2001:db8:0:1::1"), "other", "mem", (0, 8)).unwrap();
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::answer;
 use super::body::BodyRequest;
 use super::path::{ModelPath, Path};
 use super::response_format::ResponseFormat;
-use super::stream::{GUESS, is_full};
+use super::stream::{is_full, known_size};
 use super::surface::{CallAnswer, CallNames, Kserve};
 use crate::api::body::parse_object;
 use crate::api::context::SEQUENCE_HEADER;
@@ -146,6 +146,7 @@ impl Talk {
             let sent = match heard {
                 // If the client does not read, this waits, and its messages stay unread meanwhile.
                 SocketEvent::Answer(answer, receipt) => {
+                    let _permit = self.kserve.api().answer_permit(&self.context, size(&answer));
                     let sent = socket.send(answer).await;
                     if let (Ok(()), Some(receipt)) = (&sent, receipt) {
                         receipt.taken();
@@ -215,12 +216,7 @@ impl Talk {
     }
 
     fn is_full(&self) -> bool {
-        is_full(
-            0,
-            self.unanswered(),
-            self.largest.unwrap_or(GUESS),
-            self.kserve.api().limits().stream_unread.to_usize(),
-        )
+        is_full(0, self.unanswered(), self.largest, self.kserve.api().limits().stream_unread.to_usize())
     }
 
     fn begin_binary(&mut self, message: &Bytes) {
@@ -257,7 +253,12 @@ impl Talk {
         let ModelPath { model, version } = self.named.clone();
         let call = CallNames { surface: Surface::KserveHttp, model, version, id };
         let (request, form) = match decoded {
-            Ok((decoded, form)) => (Ok(decoded), form),
+            Ok((decoded, form)) => {
+                if self.largest.is_none() {
+                    self.largest = known_size(&decoded);
+                }
+                (Ok(decoded), form)
+            }
             Err(status) => (Err(status), ResponseFormat::default()),
         };
         self.waiting.push_back((self.kserve.begin(&self.context, call, request), form));

@@ -20,13 +20,15 @@ use super::response_format::ResponseFormat;
 use super::surface::{CallAnswer, Kserve};
 use super::{contents, encode};
 use crate::api::frames::{Unpacked, UnpackedQueue};
+use crate::api::intake::Decoded;
 use crate::api::refusal::unsent;
 use crate::api::request_count::{Receipt, SentAnswer};
 use crate::api::{Code, RequestContext, ServerPhase, Status};
-use crate::model::InferAnswer;
+use crate::model::{InferAnswer, TensorMetadata};
 
-/// The assumed size of an answer before the first answer is known.
-pub(super) const GUESS: usize = 64 << 10;
+/// The assumed size of an answer before the first answer is known, and the maximum number of requests in flight until then.
+const GUESS: usize = 64 << 10;
+const UNKNOWN: usize = 8;
 /// The assumed size of a reply without its tensors.
 const FRAME: usize = 256;
 /// Maximum steps of one poll, so that other tasks get their turn.
@@ -48,7 +50,8 @@ pub(crate) struct StreamTask<S> {
     waiting: VecDeque<(CallAnswer, ResponseFormat)>,
     /// The first waiting answer, while it is being written.
     writing: Option<Writing>,
-    /// Size of the largest answer so far. The next answers are assumed to be no larger.
+    /// Size of the largest answer so far, or of the largest one that a model with fixed outputs makes. The next answers are assumed to be no
+    /// larger.
     largest: Option<usize>,
     closing: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// The status that ends the stream once everything is answered.
@@ -111,7 +114,8 @@ where
             };
             let bytes = reply_size(&reply);
             self.largest = self.largest.max(Some(bytes));
-            self.replies.push(reply, bytes, Some(Receipt::new(count, outcome)));
+            let permit = self.kserve.api().answer_permit(&self.context, bytes);
+            self.replies.push(reply, bytes, Some(Receipt::new(count, outcome).holding(permit)));
         }
         Ok(())
     }
@@ -139,7 +143,7 @@ where
             return Poll::Ready(false);
         };
         let limit = self.kserve.api().limits().stream_unread.to_usize();
-        if is_full(unread, self.waiting.len(), self.largest.unwrap_or(GUESS), limit) {
+        if is_full(unread, self.waiting.len(), self.largest, limit) {
             if self.waiting.is_empty() {
                 self.replies.wait_for_room(limit / 2);
             }
@@ -171,6 +175,9 @@ where
     fn begin(&mut self, read: Result<ReadMessage, tonic::Status>) {
         match read {
             Ok(ReadMessage { call, request, form }) => {
+                if self.largest.is_none() {
+                    self.largest = request.as_ref().ok().and_then(known_size);
+                }
                 self.waiting.push_back((self.kserve.begin(&self.context, call, request), form));
             }
             Err(status) => (self.messages, self.end) = (None, Some(status)),
@@ -241,9 +248,26 @@ impl Future for Writing {
 }
 
 /// Whether the unread and the expected answers reach the limit. If no request waits and the unread answers are below the limit, one is
-/// always admitted.
-pub(super) fn is_full(unread: usize, waiting: usize, largest: usize, limit: usize) -> bool {
-    unread >= limit || (waiting > 0 && unread.saturating_add(waiting.saturating_mul(largest)) >= limit)
+/// always admitted. `largest` is the size of the largest answer, once it is known.
+pub(super) fn is_full(unread: usize, waiting: usize, largest: Option<usize>, limit: usize) -> bool {
+    let expected = waiting.saturating_mul(largest.unwrap_or(GUESS));
+    let is_unknown = largest.is_none() && waiting >= UNKNOWN;
+    unread >= limit || is_unknown || (waiting > 0 && unread.saturating_add(expected) >= limit)
+}
+
+/// The size of the tensors that answer this request, if its model has only outputs of fixed sizes.
+pub(super) fn known_size(decoded: &Decoded) -> Option<usize> {
+    let rows = match decoded.model.config().max_batch_size {
+        0 => 1,
+        _ => decoded.request.inputs.first().and_then(|input| usize::try_from(*input.tensor.shape.0.first()?).ok())?,
+    };
+    let size = |output: &TensorMetadata| {
+        let dims = output.dims.0.iter().skip(usize::from(decoded.model.config().max_batch_size > 0));
+        let elements = dims.map(|dim| dim.fixed()).try_fold(1_u64, |sum, dim| sum.checked_mul(dim?))?;
+        usize::try_from(elements).ok()?.checked_mul(output.dtype.size()?)?.checked_mul(rows)
+    };
+    let sizes = decoded.model.metadata().outputs.iter().map(size).collect::<Option<Vec<usize>>>()?;
+    sizes.into_iter().try_fold(0_usize, usize::checked_add)
 }
 
 /// Size of a reply in bytes.

@@ -29,12 +29,15 @@ impl Woken {
 
 #[test]
 fn a_stream_always_accepts_one_answer_and_more_only_within_its_limit() {
-    assert!(!is_full(0, 0, usize::MAX, 100));
-    assert!(!is_full(99, 0, 50, 100));
-    assert!(is_full(100, 0, 1, 100));
-    assert!(!is_full(0, 1, 99, 100));
-    assert!(is_full(1, 1, 99, 100));
-    assert!(is_full(0, usize::MAX, 2, 100));
+    assert!(!is_full(0, 0, Some(usize::MAX), 100));
+    assert!(!is_full(99, 0, Some(50), 100));
+    assert!(is_full(100, 0, Some(1), 100));
+    assert!(!is_full(0, 1, Some(99), 100));
+    assert!(is_full(1, 1, Some(99), 100));
+    assert!(is_full(0, usize::MAX, Some(2), 100));
+    // Until an answer is known, a few are admitted.
+    assert!(!is_full(0, UNKNOWN - 1, None, usize::MAX) && is_full(0, UNKNOWN, None, usize::MAX));
+    assert!(is_full(0, 2, None, GUESS));
 }
 
 #[test]
@@ -46,7 +49,7 @@ fn a_reply_counts_its_lists_as_well_as_its_bytes() {
     let size = |typed: bool, output: NamedTensor| {
         let form = ResponseFormat { typed, ..ResponseFormat::default() };
         let (model, id, parameters) = ("m".to_owned(), String::new(), Vec::new());
-        let answer = InferAnswer { model, version: 1, id, outputs: vec![output], parameters };
+        let answer = InferAnswer { model, version: 1, id, outputs: vec![output], parameters, held: None };
         let infer_response = Some(encode::answer(answer, &form).unwrap());
         reply_size(&ModelStreamInferResponse { error_message: String::new(), infer_response }) - FRAME
     };

@@ -11,6 +11,7 @@ use tonic::{Request, Response};
 use super::predict::{model_spec, named};
 use super::surface::Tfs;
 use super::{models, refusal};
+use crate::api::frames::SHORT_MESSAGE;
 use crate::api::{Code, Status};
 
 type ServiceReply<T> = Result<Response<T>, tonic::Status>;
@@ -29,7 +30,7 @@ pub struct TfsService {
 /// The prediction service with its message limits.
 pub fn prediction_service(tfs: &Tfs) -> PredictionServiceServer<TfsService> {
     PredictionServiceServer::new(TfsService { tfs: tfs.clone() })
-        .max_decoding_message_size(tfs.api().limits().request.to_usize())
+        .max_decoding_message_size(SHORT_MESSAGE)
         .accept_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Deflate)
 }
@@ -37,7 +38,7 @@ pub fn prediction_service(tfs: &Tfs) -> PredictionServiceServer<TfsService> {
 /// The model status service with its message limits.
 pub fn model_service(tfs: &Tfs) -> ModelServiceServer<TfsService> {
     ModelServiceServer::new(TfsService { tfs: tfs.clone() })
-        .max_decoding_message_size(tfs.api().limits().request.to_usize())
+        .max_decoding_message_size(SHORT_MESSAGE)
         .accept_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Deflate)
 }

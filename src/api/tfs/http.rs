@@ -3,9 +3,8 @@
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use bytes::Bytes;
@@ -23,9 +22,9 @@ use super::surface::{DecodedPredict, Tfs};
 use super::{SIGNATURE, json_answer, models, refusal};
 use crate::api::body::{ReceivedBody, receive, respond};
 use crate::api::context::{CallerOf, SEQUENCE_HEADER};
-use crate::api::echo;
 use crate::api::its_load::for_its_load;
 use crate::api::order::{INLINE_BYTES, Turn, off_task};
+use crate::api::path::Path;
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::unsent;
 use crate::api::status::{HELP, REASON};
@@ -44,7 +43,6 @@ pub fn routes(tfs: &Tfs) -> Router {
         .method_not_allowed_fallback(|| async {
             (StatusCode::NOT_ACCEPTABLE, Json(json!({ "error": "Unsupported method" }))).into_response()
         })
-        .layer(from_fn(echo::http))
         .with_state(tfs.clone())
 }
 

@@ -217,7 +217,7 @@ mod tests {
 
     fn written(outputs: Vec<NamedTensor>, layout: BodyLayout, id: AnswerId) -> Result<String, Status> {
         let (model, parameters) = ("m".to_owned(), Vec::new());
-        let answer = InferAnswer { model, version: 1, id: String::new(), outputs, parameters };
+        let answer = InferAnswer { model, version: 1, id: String::new(), outputs, parameters, held: None };
         write(&answer, layout, id).map(|body| String::from_utf8(body.to_vec()).expect("JSON"))
     }
 

@@ -26,7 +26,7 @@ use crate::api::its_load::for_its_load;
 use crate::api::order::{INLINE_BYTES, off_task};
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::unsent;
-use crate::api::{RequestContext, Status, echo};
+use crate::api::{RequestContext, Status};
 use crate::error::Failure;
 use crate::model::{InferAnswer, ModelHandle, SequenceStep};
 use crate::telemetry::Surface;
@@ -100,7 +100,7 @@ async fn predict(
     };
     let (answer, count) = tfs.answer(&context, Surface::TfsGrpc, decoded, (&model, &version), turn).await?;
     count.answer(frames::check_size(answer.tensor_bytes()).map_err(unsent))?;
-    Ok(echo::grpc(&metadata, encode(answer, id)))
+    Ok(Response::new(encode(answer, id)))
 }
 
 /// A message that is not decoded yet.

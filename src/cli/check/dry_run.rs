@@ -242,7 +242,8 @@ mod tests {
         let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let tensor = Tensor { dtype: DataType::Fp32, shape: Shape::new(&[1, values.len() as u64]), data: data.into() };
         let outputs = vec![NamedTensor { name: "y".to_owned(), tensor }];
-        InferAnswer { model: String::new(), version: 1, id: String::new(), outputs, parameters: Vec::new() }
+        let (model, id) = (String::new(), String::new());
+        InferAnswer { model, version: 1, id, outputs, parameters: Vec::new(), held: None }
     }
 
     fn compared(alone: &[f32], together: &[f32]) -> Compared {

@@ -211,7 +211,7 @@ section! {
         pub request: Size = Size(64 << 20), positive;
         /// Maximum requests in flight
         pub in_flight: usize = 65_536, positive;
-        /// Maximum total size of bodies that arrive and of inputs of requests in flight, across all models; if not given, at most a quarter of the memory of the machine or of its control group
+        /// Maximum total size of bodies that arrive, of inputs of requests in flight and of answers that clients have not taken, across all models; if not given, at most a quarter of the memory of the machine or of its control group
         pub queued: Size = Size(4 << 30);
         /// Maximum bytes of sequence state, across all models; if not given, three quarters of the memory of the machine or of its control group, less limits.queued
         pub state: Option<Size> = None;
@@ -233,7 +233,7 @@ section! {
         pub sequences_per_peer: Option<u64> = None, positive;
         /// Maximum requests in flight of one client; no maximum if not given
         pub in_flight_per_peer: Option<u64> = None, positive;
-        /// Maximum bytes of inputs of one client's requests in flight; no maximum if not given
+        /// Maximum bytes of inputs of one client's requests in flight and of answers it has not taken; no maximum if not given
         pub queued_per_peer: Option<Size> = None;
     }
 }
@@ -263,7 +263,7 @@ section! {
         pub head: Span = seconds(30), positive;
         /// Maximum time without a byte of a body that has begun, and for which it may arrive at less than 1 KiB a second; then the request is refused; streams may rest between messages
         pub body: Span = seconds(30), positive;
-        /// Maximum time in which a client takes no byte of what is sent to it; then the connection is closed
+        /// Maximum time in which a client takes no byte of what is sent to it; then the connection is closed; over HTTP/2, an answer that waits for its stream's window this long is given up, and its stream is reset
         pub write: Span = seconds(60), positive;
         /// Time without a request after which a connection is closed; 0s is never
         pub idle: Span = seconds(600);

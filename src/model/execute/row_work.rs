@@ -24,6 +24,8 @@ pub(in crate::model) struct RowWork {
     pub(in crate::model) slot: Option<u32>,
     /// Whether the run copies the new state, to make it durable or to keep it for later STARTs.
     pub(in crate::model) seal: bool,
+    /// Whether its client's request can still be refused: it is no step of another request and has not run before.
+    pub(in crate::model) may_be_refused: bool,
 }
 
 impl RowWork {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::backend::BackendError;
 use crate::batch::BatchError;
 use crate::device::{DeviceError, DeviceId};
+use crate::error::ExceededLimit;
 use crate::state::budget::NoRoom;
 use crate::state::{NotFinite, SnapshotError, StateError};
 
@@ -24,6 +25,9 @@ pub(in crate::model) enum RunError {
     /// The state would grow beyond `limits.state`.
     #[error(transparent)]
     Limit(#[from] NoRoom),
+    /// Clients have not taken so many answers that there is no room for more.
+    #[error(transparent)]
+    AnswerRoom(#[from] ExceededLimit),
     /// A state that the run produced has a NaN or an infinity.
     #[error("state {:?} is not finite", .0.state)]
     NotFinite(NotFinite),

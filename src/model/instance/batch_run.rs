@@ -6,7 +6,7 @@ use sequor_core::{Batch, Dim, Req, RowEnd, Seq, Shape};
 use crate::backend::BackendError;
 use crate::batch::Staging;
 use crate::config::model::settings::Output;
-use crate::error::Failure;
+use crate::error::{ExceededLimit, Failure};
 use crate::model::execute::{Executor, InstanceSlots, RowOutcome, RowWork, RunError, RunSize, RunTimes};
 use crate::model::load::LoadedModel;
 use crate::model::sequences::{FinishedBatch, Job, RefusedGrowth, RowToSeal, TakenBatch};
@@ -49,8 +49,9 @@ impl BatchRun {
         let first = first_values(&batch, &jobs);
         let first = |slot: u32| first.iter().find(|(of, _)| *of == slot).map(|(_, values)| values.clone());
         slots.apply(&batch.ops, kept, first);
-        let dispositions = work.iter().flatten().map(|w| disposition(load, slots, w)).collect();
-        let runnable = runnable(load, slots, work);
+        let full = load.answers.exceeded();
+        let dispositions = work.iter().flatten().map(|w| disposition(load, slots, full.as_ref(), w)).collect();
+        let runnable = runnable(load, slots, full.as_ref(), work);
         (BatchRun { batch, jobs, dispositions }, runnable)
     }
 
@@ -73,10 +74,13 @@ impl BatchRun {
             if let Some((no_room, seq)) = no_room.zip(sequence_of(&batch, req)) {
                 refused_growth.get_or_insert(RefusedGrowth { seq, bytes: 0 }).bytes += no_room.wanted;
             }
+            let row = batch.real().find(|row| row.req == req);
             let end = match &result {
                 Ok(RowOutcome { state, .. }) => RowEnd::Done { state_shape: state.shape, state_bytes: state.bytes },
                 Err(RunError::NoState(_)) => RowEnd::NoRoom,
                 Err(RunError::NotFinite(_)) => RowEnd::NotFinite,
+                // A START that is refused leaves no sequence.
+                Err(RunError::AnswerRoom(_)) if row.is_some_and(|row| row.start) => RowEnd::NoRoom,
                 Err(_) => RowEnd::Failed,
             };
             let copy = result.as_mut().ok().and_then(|outcome| {
@@ -84,7 +88,6 @@ impl BatchRun {
                 outcome.copy.take()
             });
             let copy = job.keep(copy).filter(|_| job.is_due());
-            let row = batch.real().find(|row| row.req == req);
             let to_seal = row.filter(|row| row.seal && result.is_ok());
             let failure = |e: RunError| failure(&e, load, &job, row.map_or(0, |row| row.step));
             let result = result.map(|outcome| outcome.outputs).map_err(failure);
@@ -134,6 +137,9 @@ fn failure(error: &RunError, load: &LoadedModel, job: &Job, step: u64) -> Failur
         let (model, id) = (load.settings.name.clone(), job.id.clone());
         return Failure::StateMemory { model, id, wanted, used, limit };
     }
+    if let RunError::AnswerRoom(exceeded) = error {
+        return Failure::Limit(exceeded.clone());
+    }
     match error.no_room() {
         Some((place, wanted)) => Failure::DeviceMemory {
             model: load.settings.name.clone(),
@@ -165,7 +171,16 @@ fn work(batch: &Batch, jobs: &mut [Option<(Req, Box<Job>)>]) -> Vec<Option<RowWo
     batch.rows.iter().zip(jobs).map(row).collect()
 }
 
-fn disposition(load: &LoadedModel, slots: &InstanceSlots, work: &RowWork) -> RowDisposition {
+/// `full` is the limit on answers, if it is exceeded.
+fn disposition(
+    load: &LoadedModel,
+    slots: &InstanceSlots,
+    full: Option<&ExceededLimit>,
+    work: &RowWork,
+) -> RowDisposition {
+    if let Some(exceeded) = full.filter(|_| work.may_be_refused) {
+        return RowDisposition::Fails(RunError::AnswerRoom(exceeded.clone()));
+    }
     match slots.without_memory(work.slot) {
         Some(error) => RowDisposition::Fails(error.clone()),
         None if load.settings.inputs.is_empty() || !work.inputs.is_empty() => RowDisposition::Runs,
@@ -174,8 +189,13 @@ fn disposition(load: &LoadedModel, slots: &InstanceSlots, work: &RowWork) -> Row
 }
 
 /// The rows that have inputs and a state. If rows are fixed to slots, the others become padding.
-fn runnable(load: &LoadedModel, slots: &InstanceSlots, work: Vec<Option<RowWork>>) -> Vec<Option<RowWork>> {
-    let runs = |w: &RowWork| matches!(disposition(load, slots, w), RowDisposition::Runs);
+fn runnable(
+    load: &LoadedModel,
+    slots: &InstanceSlots,
+    full: Option<&ExceededLimit>,
+    work: Vec<Option<RowWork>>,
+) -> Vec<Option<RowWork>> {
+    let runs = |w: &RowWork| matches!(disposition(load, slots, full, w), RowDisposition::Runs);
     let mut rows: Vec<Option<RowWork>> = match load.has_fixed_rows() {
         true => work.into_iter().map(|row| row.filter(runs)).collect(),
         false => work.into_iter().filter(|row| row.as_ref().is_none_or(runs)).collect(),

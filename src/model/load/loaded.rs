@@ -14,6 +14,7 @@ use crate::config::model::settings::{
 };
 use crate::error::{LoadError, LoadWarning, Refused};
 use crate::executor::{ExecutorHandle, ModelStep};
+use crate::model::request::AnswerRoom;
 use crate::model::runtime::LoadRates;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
@@ -79,6 +80,8 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) initializer: Option<LoadInitializer>,
     /// What the rate limiter knows of its instances, if the server rates runs.
     pub(in crate::model) rates: Option<LoadRates>,
+    /// The limit on answers that clients have not taken.
+    pub(in crate::model) answers: AnswerRoom,
     /// Its part of the response cache, if it has one.
     pub(in crate::model) cache: Option<LoadCache>,
     /// Writes log lines about its runs, if its configuration asks for them.
@@ -145,6 +148,7 @@ impl LoadedModel {
             initializer,
             run_log,
             rates: parts.rates,
+            answers: parts.answers,
             cache: parts.cache,
             ensemble: parts.ensemble,
             retired: AtomicBool::new(false),

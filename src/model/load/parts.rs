@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sequor_core::{Hold, LoadLimits};
 
 use crate::config::model::place::Auto;
+use crate::model::request::AnswerRoom;
 use crate::model::runtime::LoadRates;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::telemetry::ModelMetrics;
@@ -44,6 +45,8 @@ pub(in crate::model) struct LoadParts {
     pub(in crate::model) cache: Option<LoadCache>,
     /// The resources that its instances acquire before a run, if any.
     pub(in crate::model) rates: Option<LoadRates>,
+    /// The limit on answers that clients have not taken.
+    pub(in crate::model) answers: AnswerRoom,
 }
 
 impl LoadParts {
@@ -63,6 +66,7 @@ impl LoadParts {
             ensemble: None,
             cache: None,
             rates: None,
+            answers: AnswerRoom::default(),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::initializing::{Initializer, InitializerRegistry};
 use crate::model::catalog::{self, Catalog, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 use crate::model::decide::Deciders;
 use crate::model::load::SequenceStore;
-use crate::model::request::InferRequest;
+use crate::model::request::{AnswerLimit, InferRequest};
 use crate::model::runtime::Timer;
 use crate::model::sequences::{
     AbsentSequence, EndedSequence, EnsembleParts, LiveSequence, ModelScheduler, Pending, ResumableSequence,
@@ -99,6 +99,11 @@ impl Repository {
         repository.load_all(folder.path()).unwrap();
         assert!(repository.ready(), "{:?}", repository.statuses());
         (repository, folder)
+    }
+
+    /// Sets the limit on answers that clients have not taken. Only the first call has an effect.
+    pub fn limit_answers(&self, limit: Arc<dyn AnswerLimit>) {
+        self.0.resources.answers.set(limit);
     }
 
     /// Records the models loaded from now on, in this file, up to `most` bytes. A second call is refused.

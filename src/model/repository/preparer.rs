@@ -149,6 +149,7 @@ impl VersionPreparer {
             initializer,
             cache,
             rates,
+            answers: self.resources.answers.clone(),
             ..LoadParts::new(metrics)
         };
         let load = LoadedModel::new(model.reserve_load(), version, settings, parts)?;

@@ -6,6 +6,7 @@ use crate::backend::Backend;
 use crate::device::Pool;
 use crate::initializing::InitializerRegistry;
 use crate::model::load::ResponseCache;
+use crate::model::request::AnswerRoom;
 use crate::model::runtime::{Clock, RateLimiter, UnusedOwners, Upkeep};
 use crate::state::ChunkCache;
 use crate::state::budget::Budget;
@@ -29,6 +30,8 @@ pub(in crate::model) struct Resources {
     pub(in crate::model) rates: Option<RateLimiter>,
     /// The cache of answers of models without sequences, if the server has one.
     pub(in crate::model) cache: Option<Arc<ResponseCache>>,
+    /// The limit on answers that clients have not taken.
+    pub(in crate::model) answers: AnswerRoom,
     /// The source of processors, if the server has any.
     pub(in crate::model) processors: OnceLock<ProcessorHost>,
     /// The initializers, if the server has any.
@@ -55,6 +58,7 @@ impl Resources {
             budget,
             chunk_cache,
             pool,
+            answers: AnswerRoom::default(),
             processors: OnceLock::new(),
             initializers: OnceLock::new(),
             owners: UnusedOwners::default(),

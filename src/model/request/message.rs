@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sequor_core::{Dialect, Id};
 
+use super::answer_room::CountedAnswer;
 use crate::tensor::NamedTensor;
 
 /// One inference request: the contents of its message. A `RequestOrigin` has the facts about its call.
@@ -61,6 +62,8 @@ pub struct InferAnswer {
     /// In the order of the request, or of the configuration if it names no outputs.
     pub outputs: Vec<NamedTensor>,
     pub parameters: Vec<(String, Parameter)>,
+    /// Counts its bytes until it is written for its connection, which counts what it takes. `None` for a small answer.
+    pub held: Option<CountedAnswer>,
 }
 
 impl InferAnswer {

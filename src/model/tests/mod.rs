@@ -1,5 +1,6 @@
 //! Whole models over the stand-in backend: tests of the core, the store and the threads together.
 
+mod answer_room;
 mod answers_in_order;
 mod calls;
 mod cancellation;

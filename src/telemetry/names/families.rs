@@ -49,6 +49,7 @@ pub(in crate::telemetry) struct Families {
     pub(in crate::telemetry) cache: CacheUsage,
     pub(in crate::telemetry) in_flight: Gauge,
     pub(in crate::telemetry) queued: Gauge,
+    pub(in crate::telemetry) answers: Gauge,
     pub(in crate::telemetry) connections: Gauge,
     pub(in crate::telemetry) connections_closed: [Counter; ConnectionClosed::ALL.len()],
     pub(in crate::telemetry) peers: PeerFamilies,
@@ -126,7 +127,12 @@ impl Families {
             queued: gauge_alone(
                 r,
                 "sequor_requests_queued_bytes",
-                "Bytes of the inputs of requests in flight and of bodies that arrive or wait for their turn; limits.queued is the maximum",
+                "Bytes of the inputs of requests in flight and of bodies that arrive or wait for their turn; limits.queued is the maximum of these and sequor_answers_unread_bytes together",
+            ),
+            answers: gauge_alone(
+                r,
+                "sequor_answers_unread_bytes",
+                "Bytes of answers that clients have not taken; they count against limits.queued",
             ),
             connections: gauge_alone(r, "sequor_connections", "Open connections of all listeners"),
             connections_closed: connections_closed(r),

@@ -48,7 +48,7 @@ pub(super) fn server_gauges(r: &mut Registry) -> ServerGauges {
         queued_limit: gauge_alone(
             r,
             "sequor_requests_queued_limit_bytes",
-            "limits.queued, the maximum of sequor_requests_queued_bytes",
+            "limits.queued, the maximum of sequor_requests_queued_bytes and sequor_answers_unread_bytes together",
         ),
     }
 }

@@ -30,6 +30,7 @@ pub(in crate::model::sequences) fn look_up(load: &LoadedModel, request: &InferRe
                 id: request.id.clone(),
                 outputs: wanted(load, &accepted.outputs, &mut outputs),
                 parameters: Vec::new(),
+                held: None,
             })
         }
     }

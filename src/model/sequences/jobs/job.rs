@@ -168,6 +168,7 @@ impl Job {
             id: self.id.clone(),
             slot: row.placement.map(|(_, slot)| slot.ix),
             seal: self.write.due || keeps,
+            may_be_refused: matches!(self.reply, ReplyTo::Surface(_)) && self.processed.is_none(),
         }
     }
 
@@ -310,8 +311,9 @@ impl Job {
         let parameters = replayed.into_iter().chain(made_id).chain(durable).collect();
         let answer = answer.map(|mut tensors| {
             let outputs = cached_answers::wanted(&self.load, &self.outputs, &mut tensors);
+            let held = self.load.answers.hold(outputs.iter().map(|output| output.tensor.data.len()).sum());
             let (model, version) = (self.load.settings.name.clone(), self.load.version);
-            InferAnswer { model, version, id: std::mem::take(&mut self.mark), outputs, parameters }
+            InferAnswer { model, version, id: std::mem::take(&mut self.mark), outputs, parameters, held }
         });
         let Job { reply, compute, .. } = *self;
         reply.send(answer, &compute, thread);
