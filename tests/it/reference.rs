@@ -32,7 +32,7 @@ const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     * **When a change takes effect.** Sequor reads the file when it loads the model. How a running server loads a model again depends on its\n  \
     control mode ([reload](operate.md#reload)). New sequences follow the new file; live ones finish under the old one.\n\
     * **Durations** are text with a unit: `\"5s\"`, `\"250ms\"`, `\"10m\"`. **Sizes** too: `\"64MiB\"`.\n\
-    * **Unknown keys** are refused with file, line and column. `sequor check` reports all of them at once.\n\n\
+    * **Unknown keys** are refused with file, line and column. `sequor check` reports the first one of a file, and wrong values all at once.\n\n\
     ## Find a key\n\n\
     | you want | key |\n|---|---|\n\
     | a sequence to live longer, or shorter, while its client sends nothing | [`[sequence] idle`](#sequence-idle) |\n\
@@ -97,7 +97,8 @@ fn page_of_keys<'t>(head: &str, tables: impl Iterator<Item = &'t TableEntry>) ->
 #[test]
 fn the_model_config_pages_match_the_declarations_of_their_keys() {
     let tables = sequor_toml::tables();
-    let (of_plugins, others): (Vec<&TableEntry>, Vec<&TableEntry>) = tables.iter().partition(|table| is_of_plugins(table));
+    let (of_plugins, others): (Vec<&TableEntry>, Vec<&TableEntry>) =
+        tables.iter().partition(|table| is_of_plugins(table));
     is_page("model-config.md", &page_of_keys(MODEL_CONFIG, others.into_iter()));
     is_page("model-plugins.md", &page_of_keys(MODEL_PLUGINS, of_plugins.into_iter()));
 }
@@ -179,6 +180,8 @@ fn the_errors_page_matches_the_cases_of_refusals() {
         Programs match on the reason or on the code, never on the sentence: it begins as Triton's does, and may say more. The reason is the\n\
         trailer `sequor-reason` over gRPC, the header `sequor-reason` and the field `reason` over HTTP, and the response parameter\n\
         `sequor_reason` on a stream. The header or trailer `sequor-help` names the entry in troubleshooting.\n\n\
+        Codes and sentences are those of KServe v2. TensorFlow Serving's protocol has [OVMS's](../from-ovms.md) for sequences, the same reasons, and no field\n\
+        `reason` in the body.\n\n\
         The examples speak of a model 'acc', of sequence 7, and of an ensemble 'asr' with the member 'encoder'. Refusals of sequences stand first,\n\
         malformed requests (`bad_input`) last; `tests/cases/bad_input.toml` has more of those, with their requests.\n\n\
         | reason | gRPC | HTTP | sentence (example) |\n|---|---|---|---|\n"
