@@ -239,6 +239,7 @@ read_pages! {
     operate_runs: "docs/operate.md",
     quickstart_runs: "docs/quickstart.md",
     restarts_runs: "docs/restarts.md",
+    retries_runs: "docs/retries.md",
     the_simulator_reference_runs: "docs/reference/simulate.md",
     troubleshooting_runs: "docs/troubleshoot.md",
     watching_runs: "docs/watch.md",

@@ -16,7 +16,8 @@ use crate::server::{Call, root};
 
 const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     For operators who serve their own models. After this page you can set what `config.pbtxt` cannot say: idle times, limits of the\n\
-    backlog, the batch axis of a state, constant inputs, and the plug-in that decides.\n\n\
+    backlog, the batch axis of a state, constant inputs, and how long sequences outlive a version or the server. Keys for plug-ins have\n\
+    [a page of their own](model-plugins.md).\n\n\
     This is the file `MODEL/sequor.toml`, beside `config.pbtxt`. It is optional, and so is every key. The server's own file has the same name and\n\
     other keys ([settings](reference/server.md)): it is the one that `--config` names.\n\n\
     ```toml\n\
@@ -31,12 +32,51 @@ const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     * **When a change takes effect.** Sequor reads the file when it loads the model. How a running server loads a model again depends on its\n  \
     control mode ([reload](operate.md#reload)). New sequences follow the new file; live ones finish under the old one.\n\
     * **Durations** are text with a unit: `\"5s\"`, `\"250ms\"`, `\"10m\"`. **Sizes** too: `\"64MiB\"`.\n\
-    * **Unknown keys** are refused with file, line and column. `sequor check` reports all of them at once.\n";
+    * **Unknown keys** are refused with file, line and column. `sequor check` reports the first one of a file, and wrong values all at once.\n\n\
+    ## Find a key\n\n\
+    | you want | key |\n|---|---|\n\
+    | a sequence to live longer, or shorter, while its client sends nothing | [`[sequence] idle`](#sequence-idle) |\n\
+    | a new sequence to take the slot of an idle one | [`[sequence] idle_soft`](#sequence-idle_soft) |\n\
+    | to limit how long a START waits for a slot | [`[backlog] timeout`](#backlog-timeout) |\n\
+    | to limit the live sequences of the model | [`[sequence] max_live`](#sequence-max_live) |\n\
+    | a cancelled request not to end its sequence | [`[sequence] on_cancel`](#sequence-on_cancel) |\n\
+    | END without inputs | [`[sequence] end_without_inputs`](#sequence-end_without_inputs) |\n\
+    | clients to bring the first state | [`[sequence] client_state`](#sequence-client_state) |\n\
+    | OVMS's rules for START and ids | [`[sequence] rules`](#sequence-rules) |\n\
+    | a state whose batch is not on the first axis | [`[state.X] batch_axis`](#state-x-batch_axis) |\n\
+    | half the memory for a state | [`[state.X] storage`](#state-x-storage) |\n\
+    | states of different lengths in one batch | [`[state.X] pad`](#state-x-pad) |\n\
+    | inputs of different lengths in one batch | [`[input.X] ragged`](#input-x-ragged) |\n\
+    | a model input that clients do not send | [`[input.X] constant`](#input-x-constant) |\n\
+    | sequences to outlive a restart of the server | [`[durability] when`](#durability-when) |\n\
+    | live sequences to move to a new version | [`[reload] then`](#reload-then) |\n";
 
-#[test]
-fn the_model_config_page_matches_the_declarations_of_its_keys() {
-    let (tables, mut page) = (sequor_toml::tables(), MODEL_CONFIG.to_owned());
-    for TableEntry { title, introduction, keys, .. } in &tables {
+const MODEL_PLUGINS: &str = "# Plug-ins in a model's sequor.toml\n\n\
+    For operators who attach plug-ins to a model. After this page you can name the scheduler, the state initializer and the processors of a model,\n\
+    limit them, and say which values of a request they see. [A model's sequor.toml](model-config.md) has the other keys of this file.\n\n\
+    ```toml\n\
+    # models/encoder/sequor.toml\n\
+    [[feature]]\n\
+    name = \"tenant\"\n\
+    from = \"parameter\"\n\
+    key = \"tenant\"\n\
+    type = \"key\"\n\n\
+    [plugins.scheduler]\n\
+    use = \"fair-share\"     # the file fair-share.wasm in plugins.dir of the server\n\
+    time = \"1ms\"\n\
+    config = { burst = 4 }\n\
+    ```\n\n\
+    If a plug-in is missing, has another hash or refuses its settings, Sequor does not load the model, and the error says why.\n";
+
+/// Whether a table is about plug-ins. Those tables have a page of their own.
+fn is_of_plugins(table: &TableEntry) -> bool {
+    table.path == "feature" || table.path == "model" || table.path.starts_with("plugins")
+}
+
+/// A page of tables and their keys.
+fn page_of_keys<'t>(head: &str, tables: impl Iterator<Item = &'t TableEntry>) -> String {
+    let mut page = head.to_owned();
+    for TableEntry { title, introduction, keys, .. } in tables {
         if keys.is_empty() {
             continue;
         }
@@ -45,20 +85,22 @@ fn the_model_config_page_matches_the_declarations_of_its_keys() {
             let _ = writeln!(page, "{introduction}\n");
         }
         for key in *keys {
-            let _ = write!(
-                page,
-                "### `{}`{}\n\n{}\n\n* Value: {}. Default: {}.\n* Example: `{}`\n\n",
-                key.name,
-                anchor(key),
-                key.help,
-                key.value,
-                key.default,
-                key.example
-            );
+            let KeyEntry { name, help, value, default, example, .. } = key;
+            let _ = write!(page, "### `{name}`{}\n\n{help}\n\n", anchor(key));
+            let _ = write!(page, "Value: {value}. Default: {default}. Example: `{example}`\n\n");
         }
         page.truncate(page.trim_end().len() + 1);
     }
-    is_page("model-config.md", &page);
+    page
+}
+
+#[test]
+fn the_model_config_pages_match_the_declarations_of_their_keys() {
+    let tables = sequor_toml::tables();
+    let (of_plugins, others): (Vec<&TableEntry>, Vec<&TableEntry>) =
+        tables.iter().partition(|table| is_of_plugins(table));
+    is_page("model-config.md", &page_of_keys(MODEL_CONFIG, others.into_iter()));
+    is_page("model-plugins.md", &page_of_keys(MODEL_PLUGINS, of_plugins.into_iter()));
 }
 
 /// A unique anchor for links, because several tables have keys with the same name.
@@ -138,6 +180,8 @@ fn the_errors_page_matches_the_cases_of_refusals() {
         Programs match on the reason or on the code, never on the sentence: it begins as Triton's does, and may say more. The reason is the\n\
         trailer `sequor-reason` over gRPC, the header `sequor-reason` and the field `reason` over HTTP, and the response parameter\n\
         `sequor_reason` on a stream. The header or trailer `sequor-help` names the entry in troubleshooting.\n\n\
+        Codes and sentences are those of KServe v2. TensorFlow Serving's protocol has [OVMS's](../from-ovms.md) for sequences, the same reasons, and no field\n\
+        `reason` in the body.\n\n\
         The examples speak of a model 'acc', of sequence 7, and of an ensemble 'asr' with the member 'encoder'. Refusals of sequences stand first,\n\
         malformed requests (`bad_input`) last; `tests/cases/bad_input.toml` has more of those, with their requests.\n\n\
         | reason | gRPC | HTTP | sentence (example) |\n|---|---|---|---|\n"

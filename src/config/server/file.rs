@@ -299,7 +299,7 @@ section! {
         pub announce: Span = seconds(5);
         /// After that, refuse new sequences for up to this long while live ones finish; ends early if none is live
         pub finish: Span = seconds(20);
-        /// Maximum time that stopping may take in all
+        /// Maximum time of a drain; then connections are cut and states are stored
         pub exit_timeout: Span = seconds(30);
     }
 }
@@ -380,7 +380,7 @@ pub const GRANT_MODEL: &str = "model:";
 section! {
     /// Where sequences are kept that outlive the process.
     pub struct StateSection, "state." {
-        /// Directory of the store of sequences, readable by the server's user only; models with durability need it
+        /// Directory of the store of sequences, readable by the server's user only; models with durability need it, or state.url
         pub dir: PathBuf = PathBuf::new();
         /// Maximum bytes of stored states, all models together; the file may take several times as much
         pub disk_limit: Size = Size(16 << 30), positive;

@@ -185,13 +185,13 @@ section! {
         "Without this table live sequences end with the server."
     ) {
         /// When the states of sequences are written to the server's store, so that sequences outlive the process. `drain`: when the server
-        /// stops. `every`: then, and after every so many steps. `step`: after every step, before its answer leaves. Needs `state.dir` in
-        /// the server's file. See [Restarts](restarts.md).
+        /// stops. `every`: then, and after every so many steps. `step`: after every step, before its answer leaves. Needs `state.dir` or
+        /// `state.url` in the server's file. See [Restarts](restarts.md).
         pub when: Option<When>, default "`never`", example "when = \"drain\"";
         /// With `when = "every"`: steps of a sequence between two writes of its state. Answers do not wait for a write. Each says in
         /// `sequor_durable_step` which step is durable.
         pub every: Option<u32> as "integer from 1", default "10", example "every = 10", check checks::at_least_one;
-        /// Where the states are written: the directory `state.dir` of the server.
+        /// Where the states are written: the server's store, which is the directory `state.dir` or the Redis of `state.url`.
         pub(super) tier: Option<TierName> as "`disk`", default "`disk`", example "tier = \"disk\"", check served_tier;
     }
 }
