@@ -31,6 +31,19 @@ pub enum TierChange {
     Release { key: TierKey, left: Released },
 }
 
+impl TierChange {
+    /// The sequence that it is of.
+    pub(super) fn key(&self) -> Option<&TierKey> {
+        match self {
+            TierChange::Put { key, .. }
+            | TierChange::Remove { key, .. }
+            | TierChange::Remember { key, .. }
+            | TierChange::Release { key, .. } => Some(key),
+            TierChange::UseEpochs { .. } | TierChange::Succeed { .. } | TierChange::NoteRunning { .. } => None,
+        }
+    }
+}
+
 /// The rest of a sequence that a server gives up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Released {

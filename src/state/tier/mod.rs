@@ -6,7 +6,8 @@
 //! - `succession`: which versions of a model continue from states of others.
 //! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only.
 //! - `shared`: a store that several servers share.
-//! - `writer`: combines the changes of all models at one time into one commit. `owed`: changes of failed commits that are tried again.
+//! - `writer`: combines the changes of all models at one time into one commit. `smaller_commits`: what follows a
+//!   failed one. `owed`: changes of failed commits that are tried again later.
 
 mod contract;
 mod disk;
@@ -15,6 +16,7 @@ mod folder;
 mod owed;
 mod record;
 mod shared;
+mod smaller_commits;
 mod succession;
 #[cfg(test)]
 mod tests;

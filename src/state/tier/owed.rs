@@ -12,7 +12,7 @@
 //!   written.
 //! - When the store closes, they are tried once more. Changes that fail then are lost: the next server finds the states of ended sequences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
@@ -166,15 +166,17 @@ impl OwedChanges {
         behind.chain(rest).take(self.portion).cloned().collect()
     }
 
-    /// Writes these in one commit. If it is durable, or if they are no longer needed, they are owed no more.
+    /// Writes these in one commit. Those that are durable or no longer needed are owed no more.
     fn write(&mut self, tier: &dyn Tier, subjects: &[Subject]) -> Result<(), TierError> {
-        let changes = subjects.iter().filter_map(|subject| self.changes.get(subject));
-        let changes: Vec<TierChange> = changes.filter(|change| is_left(tier, change)).cloned().collect();
-        if !changes.is_empty() {
-            tier.put_batch(&changes)?;
-        }
-        subjects.iter().for_each(|subject| self.remove(subject));
-        Ok(())
+        let needed = subjects.iter().filter_map(|subject| self.changes.get_key_value(subject));
+        let needed = needed.filter(|(_, change)| is_left(tier, change));
+        let (places, changes): (Vec<Subject>, Vec<TierChange>) = needed.map(|(of, c)| (of.clone(), c.clone())).unzip();
+        let mut failed = if changes.is_empty() { HashMap::new() } else { tier.put_each(&changes)? };
+        // Another server has the sequence now, and its change is not ours any more.
+        failed.retain(|_, error| *error != TierError::Fenced);
+        let left: BTreeSet<&Subject> = failed.keys().filter_map(|place| places.get(*place)).collect();
+        subjects.iter().filter(|subject| !left.contains(subject)).for_each(|subject| self.remove(subject));
+        failed.into_values().next().map_or(Ok(()), Err)
     }
 }
 

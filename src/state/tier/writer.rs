@@ -1,7 +1,7 @@
 //! One thread that writes for all models. Changes that wait when a commit ends go into the next one, so that one flush serves all of them.
 //!
-//! If a commit fails, the writer tries its states, and the changes that follow a reading, once more without the rest. So a removal that
-//! cannot be written fails no state. States of one commit fail together.
+//! If a commit fails, the writer tries its states, and the changes that follow a reading, once more without the rest, and then in ever
+//! smaller commits ([`SmallerCommits`]). So neither a removal nor a state that cannot be written fails another state.
 //!
 //! A callback that panics costs only its own task. If the thread panics elsewhere, the writer is closed, and the waiting tasks fail.
 //!
@@ -25,6 +25,7 @@ use super::contract::{FoundState, Tier, TierChange};
 use super::error::TierError;
 use super::owed::{OwedChanges, RetryWaits};
 use super::record::{StateHead, TierKey};
+use super::smaller_commits::SmallerCommits;
 
 /// Maximum number of tasks in one commit.
 const MOST: usize = 4096;
@@ -306,20 +307,20 @@ pub fn task_panicked() -> TierError {
 }
 
 fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits) {
-    let mut owed = OwedChanges::new(waits);
+    let (mut owed, mut smaller) = (OwedChanges::new(waits), SmallerCommits::default());
     while let Some(tasks) = queue.next(owed.due_in()) {
-        commit(tier, &mut owed, tasks);
+        commit(tier, &mut owed, &mut smaller, tasks);
         owed.try_due(tier);
     }
     owed.try_last(tier);
 }
 
-/// Carries out these tasks with one commit.
-fn commit(tier: &dyn Tier, owed: &mut OwedChanges, tasks: Vec<WriterTask>) {
+/// Carries out these tasks with one commit, or with smaller ones if that fails.
+fn commit(tier: &dyn Tier, owed: &mut OwedChanges, smaller: &mut SmallerCommits, tasks: Vec<WriterTask>) {
     let mut gathered = GatheredChanges::default();
     tasks.into_iter().for_each(|task| gathered.add(tier, owed, task));
     let all_failed = || (0..gathered.changes.len()).map(|place| (place, task_panicked())).collect();
-    let failed = call(|| gathered.write(tier)).unwrap_or_else(all_failed);
+    let failed = call(|| gathered.write(tier, smaller)).unwrap_or_else(all_failed);
     let GatheredChanges { changes, of_takers, waiting } = gathered;
     for waits in waiting {
         match waits {
@@ -401,33 +402,23 @@ impl GatheredChanges {
     }
 
     /// Makes the changes. Returns those that are not durable, by their places, each with the reason.
-    fn write(&self, tier: &dyn Tier) -> HashMap<usize, TierError> {
-        let error = match put(tier, &self.changes) {
-            Ok(too_large) => return too_large,
+    fn write(&self, tier: &dyn Tier, smaller: &mut SmallerCommits) -> HashMap<usize, TierError> {
+        if self.changes.is_empty() {
+            return HashMap::new();
+        }
+        let error = match tier.put_each(&self.changes) {
+            Ok(failed) => {
+                smaller.succeeded();
+                return failed;
+            }
             Err(error) => error,
         };
         let is_urgent = |(place, change): &(usize, &TierChange)| !can_be_owed(*place, change, &self.of_takers);
-        let urgent = self.changes.iter().enumerate().filter(is_urgent);
-        let (places, urgent): (Vec<usize>, Vec<TierChange>) = urgent.map(|(place, of)| (place, of.clone())).unzip();
-        let mut failed: HashMap<_, _> = (0..self.changes.len()).map(|place| (place, error.clone())).collect();
-        if urgent.len() == self.changes.len() {
-            return failed;
-        }
-        if let Ok(mut too_large) = put(tier, &urgent) {
-            for (n, place) in places.into_iter().enumerate() {
-                match too_large.remove(&n) {
-                    Some(error) => failed.insert(place, error),
-                    None => failed.remove(&place),
-                };
-            }
-        }
+        let urgent = self.changes.iter().enumerate().filter(is_urgent).map(|(place, _)| place).collect();
+        let mut failed = (0..self.changes.len()).map(|place| (place, error.clone())).collect();
+        smaller.write(tier, &self.changes, urgent, &mut failed);
         failed
     }
-}
-
-/// Makes these changes in one commit. Returns those that are not durable, by their places.
-fn put(tier: &dyn Tier, changes: &[TierChange]) -> Result<HashMap<usize, TierError>, TierError> {
-    if changes.is_empty() { Ok(HashMap::new()) } else { tier.put_each(changes) }
 }
 
 /// The state under a key after these changes, which go into the same commit. As in the tier, a change of a sequence that began earlier has no

@@ -208,6 +208,47 @@ fn a_change_that_cannot_be_written_fails_no_other() {
     writer.close();
 }
 
+/// Whether one of the changes is a state of the sequence whose page is bad.
+fn has_bad_state(changes: &[TierChange]) -> bool {
+    changes.iter().any(|change| matches!(change, TierChange::Put { key: of, .. } if *of == key(3)))
+}
+
+#[test]
+fn a_state_that_cannot_be_written_fails_no_other_state_of_its_commit() {
+    for others in [0, 1] {
+        let (store, writer) = picky(&File::default(), 0, NOT_YET);
+        store.fail(has_bad_state);
+        let first = (1..=100).map(|id| put(id, 1, 1, b"one"));
+        let second = (1..=10).map(|id| put(id, 1, 2, b"two"));
+        let mut changes: Vec<TierChange> = first.chain(second).collect();
+        changes.extend((0..others).map(|_| succeed(2)));
+        let failed: BTreeMap<usize, TierError> = written(&writer, changes).into_iter().collect();
+        let expected: Vec<usize> = [2, 102].into_iter().chain((0..others).map(|_| 110)).collect();
+        assert_eq!(failed.keys().copied().collect::<Vec<_>>(), expected);
+        let all = kept(&store.tier);
+        assert_eq!(all.len(), 99);
+        assert!(
+            (1..=10).filter(|id| *id != 3).all(|id| all[&id].1 == b"two"),
+            "the changes of a sequence in their order"
+        );
+        writer.close();
+    }
+}
+
+#[test]
+fn a_store_that_takes_nothing_is_not_asked_for_each_state() {
+    let (store, writer) = picky(&File::default(), 0, NOT_YET);
+    let states = || (1..=64).map(|id| put(id, 1, 1, b"one")).collect::<Vec<_>>();
+    let commits = || std::mem::take(&mut *store.commits.lock()).len();
+    store.fail(|_| true);
+    assert_eq!((written(&writer, states()).len(), commits()), (64, 7));
+    assert_eq!((written(&writer, states()).len(), commits()), (64, 1), "once it is known");
+    store.fail(has_bad_state);
+    assert!(written(&writer, vec![put(7, 1, 1, b"one")]).is_empty());
+    assert_eq!(written(&writer, states()).len(), 1, "and until it takes something");
+    writer.close();
+}
+
 #[test]
 fn owed_changes_behind_an_unwritable_one_are_written() {
     let (store, writer) = picky(&File::default(), 300, AT_ONCE);
