@@ -17,8 +17,30 @@ pub enum TierError {
     /// Another server has taken the sequence over. Nothing of it changes here.
     #[error("another server has taken the sequence over")]
     Fenced,
+    /// Nothing was sent, so nothing has changed there.
     #[error("{address} cannot be reached: {what} (state.url)")]
     Unreachable { address: String, what: String },
+    /// It was sent. Whether it was done, or will be, is unknown.
+    #[error("{address} did not answer, and may or may not have done what it was asked: {what} (state.url)")]
+    Unanswered { address: String, what: String },
     #[error("{address} does not do what it is asked: {what} (state.url)")]
     Refused { address: String, what: String },
+}
+
+impl TierError {
+    /// The same failure after the commands were sent.
+    pub(super) fn sent(self) -> TierError {
+        match self {
+            TierError::Unreachable { address, what } => TierError::Unanswered { address, what },
+            other => other,
+        }
+    }
+
+    /// The same failure for changes that were to follow, and were not sent.
+    pub(super) fn unsent(self) -> TierError {
+        match self {
+            TierError::Unanswered { address, what } => TierError::Unreachable { address, what },
+            other => other,
+        }
+    }
 }

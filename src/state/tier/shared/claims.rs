@@ -371,7 +371,12 @@ impl ClaimThread {
             }
         };
         let since = (self.next)(head.as_ref().map_or(0, |head| head.incarnation));
-        if !self.tier.held.hold(key, HeldRecord { epoch, since, head: head.clone(), blob }, &self.lease, lost) {
+        if !self.tier.held.hold(
+            key,
+            HeldRecord { epoch, since, head: head.clone(), blob, is_unsure: false },
+            &self.lease,
+            lost,
+        ) {
             return Ok(None);
         }
         let counts = &self.tier.counts;

@@ -140,6 +140,10 @@ impl Heartbeat {
         }
         let sent = self.check(sent, life)?;
         self.lease.renewed(sent, life);
+        // Those that were dropped without a lease could not be released then. Until they are, their steps are refused.
+        if let Some(host) = self.tier.host() {
+            host.release_unused(false);
+        }
         Ok(())
     }
 

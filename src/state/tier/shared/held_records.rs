@@ -20,6 +20,8 @@ pub(super) struct HeldRecord {
     pub(super) since: u64,
     pub(super) head: Option<Arc<StateHead>>,
     pub(super) blob: String,
+    /// Whether the last write of its state got no answer. Then `head` and `blob` may not be what Redis has.
+    pub(super) is_unsure: bool,
 }
 
 /// All sequences that this server owns.
@@ -53,6 +55,23 @@ impl HeldRecords {
     /// Whether this is the first incarnation since this server got the sequence.
     pub(super) fn is_first_incarnation(&self, key: &TierKey, incarnation: u64) -> bool {
         self.records.lock().get(key).is_some_and(|of| of.since == incarnation)
+    }
+
+    /// The epoch in which this server owns the sequence, if its state in Redis is unknown.
+    pub(super) fn unsure_epoch_of(&self, key: &TierKey) -> Option<u64> {
+        self.records.lock().get(key).filter(|of| of.is_unsure).map(|of| of.epoch)
+    }
+
+    /// The sequences whose state in Redis is unknown.
+    pub(super) fn unsure(&self) -> Vec<TierKey> {
+        self.records.lock().iter().filter(|(_, of)| of.is_unsure).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Records that a write of the state of a sequence got no answer.
+    pub(super) fn set_unsure(&self, key: &TierKey, epoch: u64) {
+        if let Some(of) = self.records.lock().get_mut(key).filter(|of| of.epoch == epoch) {
+            of.is_unsure = true;
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -94,17 +113,21 @@ impl HeldRecords {
 
     /// Records that Redis has this state of a sequence now.
     pub(super) fn set_state(&self, key: &TierKey, head: Arc<StateHead>, blob: String) {
+        let mut records = self.records.lock();
+        let Some(of) = records.get_mut(key) else { return };
         self.bytes.fetch_add(head.bytes, Ordering::Relaxed);
-        let before = self.records.lock().get_mut(key).and_then(|of| {
-            of.blob = blob;
-            of.head.replace(head)
-        });
+        (of.blob, of.is_unsure) = (blob, false);
+        let before = of.head.replace(head);
+        drop(records);
         self.free(before.as_deref());
     }
 
     /// Records that Redis has no state of a sequence any more.
     pub(super) fn clear_state(&self, key: &TierKey) {
-        let before = self.records.lock().get_mut(key).and_then(|of| of.head.take());
+        let before = self.records.lock().get_mut(key).and_then(|of| {
+            of.is_unsure = false;
+            of.head.take()
+        });
         self.free(before.as_deref());
     }
 

@@ -19,7 +19,7 @@ pub(super) const RECORD: &str = "sequor:seq:";
 /// How a sequence has ended, followed by its key.
 const END: &str = "sequor:end:";
 /// Prefix of the channel on which a server is asked for sequences. The name of its run follows.
-const CHANNEL: &str = "sequor:yield:";
+pub(super) const CHANNEL: &str = "sequor:yield:";
 /// A state: the run that wrote it, and a number.
 const BLOB: &str = "sequor:blob:";
 
@@ -56,6 +56,13 @@ pub(super) fn channel(run: &str) -> String {
 
 pub(super) fn blob(run: &str, number: u64) -> String {
     format!("{BLOB}{run}:{number}")
+}
+
+/// A name of each kind, of which there is nothing, with the pattern of its kind.
+pub(super) fn kinds(run: &str) -> Vec<(String, String)> {
+    let whole = [RUNS, EPOCH, RECORD_EPOCH, SUCCESSIONS].map(|name| (name.to_owned(), name.to_owned()));
+    let begun = [BEAT, OWNED, RECORD, END, BLOB].map(|kind| (format!("{kind}{run}"), format!("{kind}*")));
+    whole.into_iter().chain(begun).collect()
 }
 
 /// A pattern for the records of a model. Signs with a meaning in patterns are escaped.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{Client, Connection, ConnectionLike as _, IntoConnectionInfo as _, Pipeline, Value};
 
+use super::rights;
 use super::scripts::{RecordScript, SCRIPTS};
 use crate::state::tier::error::TierError;
 
@@ -42,6 +43,9 @@ impl RedisAddress {
         let info = url.into_connection_info().map_err(wrong)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true).set_keepalive(keepalive));
+        // A user with few rights may not name its library.
+        let settings = info.redis_settings().clone().set_skip_set_lib_name();
+        let info = info.set_redis_settings(settings);
         let password = info.redis_settings().password().filter(|password| !password.is_empty()).map(str::to_owned);
         let client = Client::open(info).map_err(wrong)?;
         Ok(RedisAddress { client, password, shown: shown.to_owned() })
@@ -56,7 +60,7 @@ impl RedisAddress {
         message.chars().filter(|sign| !sign.is_control()).take(MAX_MESSAGE_CHARS).collect()
     }
 
-    fn failed(&self, error: &redis::RedisError) -> TierError {
+    pub(super) fn failed(&self, error: &redis::RedisError) -> TierError {
         let (address, what) = (self.shown.clone(), self.plain(&error.to_string()));
         if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() {
             TierError::Unreachable { address, what }
@@ -85,6 +89,7 @@ impl Bundle {
     }
 
     pub(super) fn command(&mut self, name: &str, arguments: &[&[u8]]) -> &mut Bundle {
+        debug_assert!(rights::is_tried(name), "the right to {name} is not checked at the start");
         self.0.cmd(name);
         for argument in arguments {
             self.0.arg(*argument);
@@ -144,13 +149,15 @@ impl RedisLink {
         Ok(())
     }
 
-    /// Sends these commands and returns their answers. If this fails, Redis may have done them all the same, or may do them later. An answer may be an error of Redis.
+    /// Sends these commands and returns their answers. An answer may be an error of Redis. If this fails as [`TierError::Unanswered`], Redis may
+    /// have done them all the same, or may do them later.
     pub(super) fn send(&mut self, bundle: &Bundle) -> Result<Vec<Value>, TierError> {
         if bundle.is_empty() {
             return Ok(Vec::new());
         }
+        let mut is_sent = false;
         loop {
-            match self.try_send(bundle) {
+            match self.try_send(bundle, &mut is_sent) {
                 Ok(answers) => {
                     self.away = None;
                     return Ok(answers);
@@ -159,7 +166,7 @@ impl RedisLink {
                     self.connection = None;
                     let away = *self.away.get_or_insert_with(Instant::now);
                     if away.elapsed() >= self.retry {
-                        return Err(error);
+                        return Err(if is_sent { error.sent() } else { error });
                     }
                     std::thread::sleep(AGAIN);
                 }
@@ -167,12 +174,14 @@ impl RedisLink {
         }
     }
 
-    fn try_send(&mut self, bundle: &Bundle) -> Result<Vec<Value>, TierError> {
+    /// Sends these commands once. `is_sent` is set before Redis can get them.
+    fn try_send(&mut self, bundle: &Bundle, is_sent: &mut bool) -> Result<Vec<Value>, TierError> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none => none.insert(prepared(&self.address)?),
         };
         let (packed, count) = (bundle.0.get_packed_pipeline(), bundle.0.len());
+        *is_sent = true;
         let answers = connection.req_packed_commands(&packed, 0, count).map_err(|e| self.address.failed(&e))?;
         // Redis was started anew or its scripts were dropped, or it is still reading its file: the next connection finds it ready.
         let is_not_ready = |answer: &Value| {

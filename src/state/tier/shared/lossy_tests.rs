@@ -54,8 +54,14 @@ fn release(id: u64) -> TierChange {
     TierChange::Release { key: key(id), left: waiting(None) }
 }
 
-fn is_unreachable(outcome: &Result<(), TierError>) -> bool {
-    matches!(outcome, Err(TierError::Unreachable { .. }))
+fn is_unanswered(outcome: &Result<(), TierError>) -> bool {
+    matches!(outcome, Err(TierError::Unanswered { .. }))
+}
+
+/// The mark of the stored state of a sequence, as this server reads it.
+fn mark_of(server: &OneServer, id: u64) -> Option<u64> {
+    let found = server.store.tier().get(&key(id)).unwrap();
+    found.map(|(_, file)| u64::from_le_bytes(file.try_into().unwrap()))
 }
 
 #[test]
@@ -121,6 +127,19 @@ fn a_heartbeat_that_redis_lost_is_noticed_even_if_a_late_one_brought_it_back() {
 }
 
 #[test]
+fn a_lease_that_is_back_frees_at_once_what_was_dropped_without_it() {
+    let redis = OwnRedis::start();
+    let one = redis.server("one", LONG);
+    let mut heartbeat = one.store.heartbeat();
+    let released = || one.host.released.lock().iter().filter(|of| **of == std::thread::current().id()).count();
+    heartbeat.renew().unwrap();
+    assert_eq!(released(), 0, "the lease has held all the time");
+    expire(&redis, &one);
+    heartbeat.renew().unwrap();
+    assert_eq!(released(), 1, "by this thread, so that it waits for no other one");
+}
+
+#[test]
 fn a_claim_answered_after_the_lease_is_sent_again() {
     let (redis, link, one, other) = two(LONG);
     link.meet(LinkFault::StallReply, RecordScript::Claim);
@@ -170,11 +189,75 @@ fn a_claim_without_an_answer_does_not_keep_the_sequence() {
 }
 
 #[test]
+fn a_lost_answer_leaves_what_is_known_of_other_changes() {
+    let (_redis, link, one, _other) = two(Duration::ZERO);
+    let (seven, eight) = (one.held(7, true).0, one.held(8, true).0);
+    let mark = 0x1122_3344_5566_7788;
+    let changes = [
+        put(7, seven, 1, None),
+        put(8, eight, 1, None),
+        // In the second bundle, of which Redis carries everything out.
+        put_mark(7, (seven, 2), mark, None),
+        put(8, eight, 2, None),
+        // In the third one, which is not sent.
+        put(7, seven, 3, None),
+    ];
+    link.arm(LinkFault::DropReply, &mark.to_le_bytes());
+    let failed = one.store.tier().put_each(&changes).unwrap();
+    let mut places: Vec<_> = failed.iter().map(|(place, error)| (*place, is_unanswered(&Err(error.clone())))).collect();
+    places.sort_unstable();
+    assert_eq!(places, [(2, true), (3, true), (4, false)]);
+    assert!(matches!(failed[&4], TierError::Unreachable { .. }), "{failed:?}");
+    assert_eq!((mark_of(&one, 7), mark_of(&one, 8)), (Some(mark), Some(2)), "it asks Redis again");
+    one.write(TierChange::Remove { key: key(8), incarnation: eight }).unwrap();
+    assert_eq!((mark_of(&one, 7), mark_of(&one, 8)), (Some(mark), None));
+
+    // Nothing is sent while there is no connection.
+    link.meet(LinkFault::Cut, RecordScript::Commit);
+    assert!(is_unanswered(&one.write(put(7, seven, 4, None))));
+    assert!(matches!(one.write(put(8, eight, 9, None)), Err(TierError::Unreachable { .. })));
+    link.open();
+    assert_eq!((mark_of(&one, 7), mark_of(&one, 8)), (Some(4), None));
+}
+
+#[test]
+fn a_write_that_arrives_after_its_state_was_read_again_does_nothing() {
+    let (redis, link, one, other) = two(Duration::ZERO);
+    let (first, _) = one.held(7, true);
+    one.write(put(7, first, 1, None)).unwrap();
+    link.meet(LinkFault::Hold, RecordScript::Commit);
+    assert!(is_unanswered(&one.write(put(7, first, 2, None))));
+    assert_eq!(mark_of(&one, 7), Some(1));
+    assert!(link.deliver(0));
+    assert_eq!(mark_of(&one, 7), Some(1));
+    one.write(release(7)).unwrap();
+    assert_eq!(other.held(7, false).1, 1);
+    assert!(redis.ask("KEYS sequor:blob:*").starts_with("*1\r\n"), "the late state is gone");
+
+    // A sequence whose first write got no answer is released as Redis has it.
+    let (second, _) = one.held(8, true);
+    link.meet(LinkFault::DropReply, RecordScript::Commit);
+    assert!(is_unanswered(&one.write(put(8, second, 1, None))));
+    one.write(TierChange::Release { key: key(8), left: Released::AsStored { ended: None } }).unwrap();
+    assert_eq!(other.held(8, false).1, 1);
+
+    // Another server has taken the sequence over meanwhile.
+    other.write(release(8)).unwrap();
+    let (third, _) = one.held(8, false);
+    link.meet(LinkFault::DropReply, RecordScript::Commit);
+    assert!(is_unanswered(&one.write(put(8, third, 2, None))));
+    forget_heartbeat(&redis, &one);
+    assert_eq!(other.held(8, false).1, 2);
+    assert_eq!(mark_of(&one, 8), None);
+    assert_eq!((*one.host.lost.lock()).as_slice(), [key(8)]);
+}
+
+#[test]
 fn a_late_command_changes_nothing_that_came_after_it() {
     let (redis, link, one, other) = two(Duration::ZERO);
     let (first, _) = one.held(7, true);
     link.meet(LinkFault::Hold, RecordScript::Commit);
-    assert!(is_unreachable(&one.write(put(7, first, 1, None))));
+    assert!(is_unanswered(&one.write(put(7, first, 1, None))));
     one.write(put(7, first, 2, None)).unwrap();
     assert!(link.deliver(0));
     one.write(release(7)).unwrap();
@@ -184,7 +267,7 @@ fn a_late_command_changes_nothing_that_came_after_it() {
     // A release from before this server took the sequence over again.
     one.held(7, false);
     link.meet(LinkFault::Hold, RecordScript::Release);
-    assert!(is_unreachable(&one.write(release(7))));
+    assert!(is_unanswered(&one.write(release(7))));
     assert!(!one.store.holds(&key(7)), "another server may have it");
     let (again, step) = one.held(7, false);
     assert_eq!(step, 2);
@@ -193,7 +276,7 @@ fn a_late_command_changes_nothing_that_came_after_it() {
 
     // A write of a sequence that has ended, whose id has begun again.
     link.meet(LinkFault::Hold, RecordScript::Commit);
-    assert!(is_unreachable(&one.write(put(7, again, 4, None))));
+    assert!(is_unanswered(&one.write(put(7, again, 4, None))));
     one.write(TierChange::Remove { key: key(7), incarnation: again }).unwrap();
     one.write(TierChange::Release { key: key(7), left: Released::Nothing { ended: None } }).unwrap();
     one.held(7, true);
@@ -270,8 +353,8 @@ struct LossyWorld {
     believed: Vec<Vec<Option<(u64, u64)>>>,
     random: u64,
     round: u64,
-    /// Faults that happened, late deliveries, answered writes.
-    counts: [u32; 3],
+    /// Faults that happened, late deliveries, answered writes, states that were read after a write without an answer.
+    counts: [u32; 4],
 }
 
 const SERVERS: usize = 3;
@@ -289,7 +372,7 @@ impl LossyWorld {
         let beats = servers.iter().map(|server| server.store.heartbeat()).collect();
         let (truth, believed) = (vec![LossyTruth::default(); IDS], vec![vec![None; IDS]; SERVERS]);
         let random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed | 1);
-        LossyWorld { redis, links, servers, beats, truth, believed, random, round: 0, counts: [0; 3] }
+        LossyWorld { redis, links, servers, beats, truth, believed, random, round: 0, counts: [0; 4] }
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -338,7 +421,7 @@ impl LossyWorld {
                 self.believed[at][n] = Some((incarnation, step));
             }
             Ok(other) => panic!("round {round}: {other:?}"),
-            Err(ClaimFailure::Store(TierError::Unreachable { .. })) => {}
+            Err(ClaimFailure::Store(TierError::Unanswered { .. })) => {}
             Err(other) => panic!("round {round}: {other}"),
         }
     }
@@ -364,9 +447,30 @@ impl LossyWorld {
                 self.counts[2] += 1;
             }
             Err(TierError::Fenced) => self.fenced(at, n),
-            Err(TierError::Unreachable { .. }) => self.truth[n].possible.push((step + 1, mark)),
+            Err(TierError::Unanswered { .. }) => self.truth[n].possible.push((step + 1, mark)),
             Err(other) => panic!("round {mark}: {other}"),
         }
+    }
+
+    /// Reads the state that the owner of a sequence has stored. After that it is known which write was the last.
+    fn read(&mut self, n: usize) {
+        let Some(at) = self.truth[n].owner.filter(|at| self.servers[*at].store.lease().holds()) else { return };
+        let id = 1 + n as u64;
+        let file = self.with_fault(at, RecordScript::Recall, |world| world.servers[at].store.tier().get(&key(id)));
+        let round = self.round;
+        let found = match file {
+            Ok(file) => file.map_or((0, 0), |(head, file)| (head.step, u64::from_le_bytes(file.try_into().unwrap()))),
+            Err(TierError::Unanswered { .. }) => return,
+            Err(other) => panic!("round {round}: {other}"),
+        };
+        let truth = &mut self.truth[n];
+        let is_gone = found.0 == 0 && truth.may_be_gone;
+        assert!(
+            found == truth.answered || truth.possible.contains(&found) || is_gone,
+            "round {round}: {found:?} is read, not of {truth:?}"
+        );
+        self.counts[3] += u32::from(!truth.possible.is_empty());
+        *truth = LossyTruth { answered: found, owner: Some(at), ..LossyTruth::default() };
     }
 
     fn release(&mut self, at: usize, n: usize) {
@@ -414,6 +518,7 @@ impl LossyWorld {
             5..=8 => self.claim(at, n),
             9 => self.release(at, n),
             10 => self.end(at, n),
+            11 => self.read(n),
             _ => self.write(at, n),
         }
         self.check();
@@ -436,7 +541,7 @@ impl LossyWorld {
 #[test]
 fn no_step_is_lost_or_stored_twice_over_links_that_lose_and_delay() {
     let seeds = std::env::var("SEQUOR_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10);
-    let mut counts = [0; 3];
+    let mut counts = [0; 4];
     for seed in 1..=seeds {
         let mut world = LossyWorld::new(seed);
         let all = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -446,8 +551,8 @@ fn no_step_is_lost_or_stored_twice_over_links_that_lose_and_delay() {
             }
         }));
         assert!(all.is_ok(), "seed {seed}");
-        (0..3).for_each(|n| counts[n] += world.counts[n]);
+        (0..4).for_each(|n| counts[n] += world.counts[n]);
     }
-    let [faults, late, answered] = counts;
-    assert!(faults > 100 && late > 50 && answered > 100, "{counts:?}");
+    let [faults, late, answered, read] = counts;
+    assert!(faults > 100 && late > 50 && answered > 100 && read > 10, "{counts:?}");
 }

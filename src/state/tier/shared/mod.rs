@@ -15,7 +15,7 @@
 //! - `lease`: until when this server may answer for its sequences, by its own clock.
 //! - `held_records`: the sequences that this server owns. `known_successions`: which version continues from which.
 //! - `shared_tier`: the store as a [`super::contract::Tier`]. It writes only sequences that this server owns. `planned_write`: how it writes.
-//! - `shared_store`: all of it, as the server uses it. `host`: the models, as the threads here use them.
+//! - `rights`: what the user of Redis may do, checked at the start. `shared_store`: all of it, as the server uses it. `host`: the models, as the threads here use them.
 //! - `claims`: takes sequences over, on a thread of its own. `heartbeat`: keeps the lease. `yields`: listens for servers that want a sequence.
 //! - `listing`: the sequences that belong to no server, and one sequence of any server.
 //!
@@ -35,6 +35,7 @@ mod lossy_link;
 #[cfg(test)]
 mod lossy_tests;
 mod planned_write;
+mod rights;
 mod scripts;
 mod shared_store;
 mod shared_tier;

@@ -10,7 +10,7 @@ use redis::Value;
 use super::held_records::HeldRecord;
 use super::keys;
 use super::link::{Bundle, RedisLink};
-use super::scripts::{RecordScript, bytes};
+use super::scripts::{RecordScript, bytes, text};
 use super::shared_tier::SharedTier;
 use crate::state::tier::contract::{Released, TierChange};
 use crate::state::tier::error::TierError;
@@ -24,10 +24,26 @@ const END_TTL: Duration = Duration::from_secs(300);
 
 /// The command for a change, with what it changes here once Redis has done it.
 enum PlannedWrite {
-    Put { key: TierKey, epoch: u64, head: Arc<StateHead>, blob: String },
-    Clear { key: TierKey, epoch: u64 },
-    Release { key: TierKey, epoch: u64 },
-    Succeed { model: String, list: Successions },
+    Put {
+        key: TierKey,
+        epoch: u64,
+        head: Arc<StateHead>,
+        blob: String,
+    },
+    Clear {
+        key: TierKey,
+        epoch: u64,
+    },
+    Release {
+        key: TierKey,
+        epoch: u64,
+    },
+    Succeed {
+        model: String,
+        list: Successions,
+    },
+    /// Changes nothing here.
+    Note,
 }
 
 fn millis(span: Option<Duration>) -> String {
@@ -41,7 +57,7 @@ impl PlannedWrite {
             PlannedWrite::Put { key, epoch, .. }
             | PlannedWrite::Clear { key, epoch }
             | PlannedWrite::Release { key, epoch } => Some((key.clone(), *epoch)),
-            PlannedWrite::Succeed { .. } => None,
+            PlannedWrite::Succeed { .. } | PlannedWrite::Note => None,
         }
     }
 }
@@ -95,7 +111,7 @@ impl SharedTier {
             TierChange::UseEpochs { until } => {
                 let least = until.to_string();
                 bundle.script(RecordScript::Epoch, &[keys::EPOCH.as_bytes()], &[least.as_bytes(), b"1"]);
-                Ok(None)
+                Ok(Some(PlannedWrite::Note))
             }
             TierChange::Succeed { model, successions } => {
                 self.successions.add_command(bundle, model, successions);
@@ -103,22 +119,14 @@ impl SharedTier {
             }
             TierChange::Remember { key, ended } => {
                 // Others read it once this server has released the sequence, or has failed before that.
-                if let Ok(HeldRecord { epoch, .. }) = held(key) {
-                    let (epoch, number, ends) =
-                        (epoch.to_string(), self.next_number(), END_TTL.as_millis().to_string());
-                    bundle.script(
-                        RecordScript::Remember,
-                        &[&keys::record(key), &keys::end(key)],
-                        &[
-                            self.run.as_bytes(),
-                            epoch.as_bytes(),
-                            number.as_bytes(),
-                            &ended.encode(key),
-                            ends.as_bytes(),
-                        ],
-                    );
-                }
-                Ok(None)
+                let Ok(HeldRecord { epoch, .. }) = held(key) else { return Ok(None) };
+                let (epoch, number, ends) = (epoch.to_string(), self.next_number(), END_TTL.as_millis().to_string());
+                bundle.script(
+                    RecordScript::Remember,
+                    &[&keys::record(key), &keys::end(key)],
+                    &[self.run.as_bytes(), epoch.as_bytes(), number.as_bytes(), &ended.encode(key), ends.as_bytes()],
+                );
+                Ok(Some(PlannedWrite::Note))
             }
             // Redis itself counts idle time.
             TierChange::NoteRunning { .. } => Ok(None),
@@ -182,6 +190,7 @@ impl SharedTier {
                 self.successions.written(model, list);
                 Ok(())
             }
+            (PlannedWrite::Note, _) => Ok(()),
             (PlannedWrite::Put { .. } | PlannedWrite::Clear { .. }, b"fenced") => Err(TierError::Fenced),
             (PlannedWrite::Put { .. }, _) => Err(TierError::Refused {
                 address: link.address().shown.clone(),
@@ -192,54 +201,128 @@ impl SharedTier {
     }
 
     /// Handles a change without an answer. A sequence that was to be released may belong to another server by now, so this one does not
-    /// have it any more until it claims it again.
-    fn unknown(&self, write: &PlannedWrite) {
-        if let PlannedWrite::Release { key, epoch } = write {
-            self.held.lose(key, *epoch);
+    /// have it any more until it claims it again. The state of any other sequence is read again before it is used.
+    fn unanswered(&self, write: &PlannedWrite) {
+        match write {
+            PlannedWrite::Put { key, epoch, .. } | PlannedWrite::Clear { key, epoch } => {
+                self.held.set_unsure(key, *epoch);
+            }
+            PlannedWrite::Release { key, epoch } => _ = self.held.lose(key, *epoch),
+            PlannedWrite::Succeed { .. } | PlannedWrite::Note => {}
         }
     }
 
-    /// Sends a portion of changes. Returns those that failed alone.
-    pub(super) fn put_portion(&self, changes: &[(usize, &TierChange)]) -> Result<HashMap<usize, TierError>, TierError> {
-        let (mut failed, mut fenced) = (HashMap::new(), Vec::new());
-        let mut link = self.link.lock();
-        let (mut bundle, mut planned, mut sent) = (Bundle::new(), Vec::new(), 0);
-        for (place, change) in changes {
-            let write = self.plan(change, &mut bundle).unwrap_or_else(|error| {
-                failed.insert(*place, error);
-                None
-            });
-            let commands = bundle.len() - sent;
-            sent = bundle.len();
-            planned.push((*place, write, commands));
+    /// Reads the states of those of these sequences whose last write got no answer. Returns the sequences that belong to another server now,
+    /// and forgets them. A state whose facts are unreadable stays unknown.
+    pub(super) fn recall(&self, link: &mut RedisLink, of: &[&TierKey]) -> Result<Vec<TierKey>, TierError> {
+        let unsure = of.iter().filter_map(|key| Some((*key, self.held.unsure_epoch_of(key)?)));
+        let unsure: Vec<(&TierKey, u64)> = unsure.collect();
+        let mut bundle = Bundle::new();
+        for (key, epoch) in &unsure {
+            let (epoch, number) = (epoch.to_string(), self.next_number());
+            let arguments = [self.run.as_bytes(), epoch.as_bytes(), number.as_bytes()];
+            bundle.script(RecordScript::Recall, &[&keys::record(key)], &arguments);
         }
-        let answers = match link.send(&bundle) {
-            Ok(answers) => answers,
+        let (answers, mut lost) = (link.send(&bundle)?, Vec::new());
+        for ((key, epoch), answer) in unsure.into_iter().zip(&answers) {
+            match recalled(answer) {
+                Some(Recalled::State(head, blob)) => self.held.set_state(key, head, blob),
+                Some(Recalled::None) => self.held.clear_state(key),
+                Some(Recalled::Fenced) => lost.extend(self.held.lose(key, epoch).then(|| key.clone())),
+                None => tracing::debug!(error = %link.unexpected(answer), "the stored state of a sequence is unknown"),
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Reports sequences that belong to other servers now.
+    pub(super) fn report_fenced(&self, fenced: Vec<TierKey>) {
+        if fenced.is_empty() {
+            return;
+        }
+        self.counts.fenced.fetch_add(fenced.len() as u64, Ordering::Relaxed);
+        if let Some(host) = self.host() {
+            host.lost(fenced);
+        }
+    }
+
+    /// Sends a portion of changes. Adds those that failed to `failed`. An error is that of the link: all of them have failed, or got no answer.
+    pub(super) fn put_portion(
+        &self,
+        changes: &[(usize, &TierChange)],
+        failed: &mut HashMap<usize, TierError>,
+    ) -> Result<(), TierError> {
+        let mut link = self.link.lock();
+        let subjects: Vec<&TierKey> = changes.iter().filter_map(|(_, change)| change.key()).collect();
+        let recalled = self.recall(&mut link, &subjects).map_err(TierError::unsent);
+        let mut fenced = recalled.inspect_err(|error| {
+            failed.extend(changes.iter().map(|(place, _)| (*place, error.clone())));
+        })?;
+        let (mut bundle, mut planned) = (Bundle::new(), Vec::new());
+        for (place, change) in changes {
+            let sent = bundle.len();
+            match self.plan(change, &mut bundle) {
+                Ok(Some(write)) => planned.push((*place, write, bundle.len() - sent)),
+                Ok(None) => {}
+                Err(error) => _ = failed.insert(*place, error),
+            }
+        }
+        let outcome = match link.send(&bundle) {
+            Ok(answers) => {
+                fenced.extend(self.take_answers(planned, &answers, &link, failed));
+                Ok(())
+            }
             Err(error) => {
-                planned.iter().filter_map(|(_, write, _)| write.as_ref()).for_each(|write| self.unknown(write));
-                return Err(error);
+                if matches!(error, TierError::Unanswered { .. }) {
+                    planned.iter().for_each(|(_, write, _)| self.unanswered(write));
+                }
+                failed.extend(planned.iter().map(|(place, ..)| (*place, error.clone())));
+                Err(error)
             }
         };
-        let mut answers = answers.iter();
+        drop(link);
+        self.report_fenced(fenced);
+        outcome
+    }
+
+    /// Records the answers to these changes, each with the number of its commands. Returns the sequences that belong to other servers now.
+    fn take_answers(
+        &self,
+        planned: Vec<(usize, PlannedWrite, usize)>,
+        answers: &[Value],
+        link: &RedisLink,
+        failed: &mut HashMap<usize, TierError>,
+    ) -> Vec<TierKey> {
+        let (mut answers, mut fenced) = (answers.iter(), Vec::new());
         for (place, write, commands) in planned {
             let answers: Vec<&Value> = answers.by_ref().take(commands).collect();
-            let Some(write) = write else { continue };
             let subject = write.subject();
-            if let Err(error) = self.written(write, &answers, &link) {
+            if let Err(error) = self.written(write, &answers, link) {
                 let is_fenced = error == TierError::Fenced;
-                fenced.extend(
-                    subject.filter(|(key, epoch)| is_fenced && self.held.lose(key, *epoch)).map(|(key, _)| key),
-                );
+                let lost = subject.filter(|(key, epoch)| is_fenced && self.held.lose(key, *epoch));
+                fenced.extend(lost.map(|(key, _)| key));
                 failed.insert(place, error);
             }
         }
-        drop(link);
-        if !fenced.is_empty() {
-            self.counts.fenced.fetch_add(fenced.len() as u64, Ordering::Relaxed);
-            if let Some(host) = self.host() {
-                host.lost(fenced);
-            }
-        }
-        Ok(failed)
+        fenced
+    }
+}
+
+/// What Redis has of a sequence of this server.
+enum Recalled {
+    State(Arc<StateHead>, String),
+    None,
+    Fenced,
+}
+
+/// `None` if the answer is something else.
+fn recalled(answer: &Value) -> Option<Recalled> {
+    let Value::Array(parts) = answer else {
+        return (bytes(answer) == Some(b"fenced")).then_some(Recalled::Fenced);
+    };
+    let [head, blob] = parts.as_slice() else { return None };
+    match bytes(head)? {
+        [] => Some(Recalled::None),
+        head => Some(Recalled::State(Arc::new(StateHead::decode(head)?), text(blob)?)),
     }
 }

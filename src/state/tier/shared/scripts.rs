@@ -10,6 +10,7 @@ pub(super) enum RecordScript {
     Claim,
     Commit,
     Clear,
+    Recall,
     Release,
     Remember,
     Orphan,
@@ -87,6 +88,16 @@ if found[4] then redis.call('DEL', found[4]) end
 redis.call('HDEL', KEYS[1], 'head', 'blob', 'idle')
 redis.call('HSET', KEYS[1], 'number', ARGV[3])
 return 'ok'
+";
+
+/// Reads the state of a sequence after a write of it got no answer. That write does nothing any more if Redis gets it later. Keys: the record.
+/// Arguments: this server, the epoch, the number of this reading. Answers the head and the name of the state, both empty if there is none, or
+/// `fenced`.
+const RECALL: &str = r"
+local found = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'number', 'head', 'blob')
+if found[1] ~= ARGV[1] or found[2] ~= ARGV[2] or tonumber(found[3] or '0') > tonumber(ARGV[3]) then return 'fenced' end
+redis.call('HSET', KEYS[1], 'number', ARGV[3])
+return {found[4] or '', found[5] or ''}
 ";
 
 /// Gives a sequence up. Keys: the record, the sequences of this server, how the sequence ended. Arguments: this server, the epoch, the number of
@@ -202,10 +213,11 @@ redis.call('SET', KEYS[1], string.format('%.0f', first + tonumber(ARGV[2]) - 1))
 return string.format('%.0f', first)
 ";
 
-pub(super) const SCRIPTS: [(RecordScript, &str); 10] = [
+pub(super) const SCRIPTS: [(RecordScript, &str); 11] = [
     (RecordScript::Claim, CLAIM),
     (RecordScript::Commit, COMMIT),
     (RecordScript::Clear, CLEAR),
+    (RecordScript::Recall, RECALL),
     (RecordScript::Release, RELEASE),
     (RecordScript::Remember, REMEMBER),
     (RecordScript::Orphan, ORPHAN),
@@ -215,7 +227,7 @@ pub(super) const SCRIPTS: [(RecordScript, &str); 10] = [
     (RecordScript::Succeed, SUCCEED),
 ];
 
-static DIGESTS: [OnceLock<String>; 10] = [const { OnceLock::new() }; 10];
+static DIGESTS: [OnceLock<String>; 11] = [const { OnceLock::new() }; 11];
 
 impl RecordScript {
     /// The digest by which Redis knows the script. It depends on the text alone, so it is the same on every connection.

@@ -13,6 +13,7 @@ use super::host::{SharedHost, SharedUsage, StopSign};
 use super::lease::LeaseClock;
 use super::link::{RedisAddress, RedisLink};
 use super::listing::{self, SharedSequence, UnownedSequence};
+use super::rights;
 use super::shared_tier::SharedTier;
 use super::yields::{self, HeardKeys};
 use crate::state::tier::error::TierError;
@@ -65,6 +66,7 @@ impl SharedStore {
         let mut link = RedisLink::new(address.clone(), Duration::ZERO);
         // The first connection also gets the digests of the scripts.
         link.ready()?;
+        rights::check(&mut link, &tier.run)?;
         Heartbeat::first(&mut link, &tier.run, &node, &lease)?;
         listing::check_policy(&mut link);
         let (claims, stop) = (Claims::default(), Arc::default());

@@ -129,8 +129,10 @@ impl SharedTier {
 
     /// Releases all sequences.
     fn leave(&self) -> Result<(), TierError> {
-        let all: Vec<(TierKey, HeldRecord)> = self.held.drain();
         let mut link = self.link.lock();
+        let unsure = self.held.unsure();
+        self.recall(&mut link, &unsure.iter().collect::<Vec<_>>())?;
+        let all: Vec<(TierKey, HeldRecord)> = self.held.drain();
         for portion in all.chunks(RELEASE_PORTION) {
             let mut bundle = Bundle::new();
             for (key, of) in portion {
@@ -152,9 +154,15 @@ impl SharedTier {
 
 impl Tier for SharedTier {
     fn get(&self, key: &TierKey) -> FoundState {
-        let Some(HeldRecord { head: Some(head), blob, .. }) = self.held.get(key) else {
-            return Ok(None);
-        };
+        if self.held.unsure_epoch_of(key).is_some() {
+            let lost = self.recall(&mut self.link.lock(), &[key])?;
+            self.report_fenced(lost);
+        }
+        let Some(HeldRecord { head, blob, is_unsure, .. }) = self.held.get(key) else { return Ok(None) };
+        if is_unsure {
+            return Err(TierError::Checksum { step: head.map_or(0, |head| head.step) });
+        }
+        let Some(head) = head else { return Ok(None) };
         let mut bundle = Bundle::new();
         bundle.command("GET", &[blob.as_bytes()]);
         let mut link = self.link.lock();
@@ -169,34 +177,36 @@ impl Tier for SharedTier {
         self.put_each(changes).map(|failed| failed.into_keys().collect())
     }
 
-    /// Changes of one sequence go into different bundles, because the second may depend on the first.
+    /// Changes of one sequence go into different bundles, because the second may depend on the first. If the link fails, the changes of the
+    /// earlier bundles are done, and those of later ones are not sent.
     fn put_each(&self, changes: &[TierChange]) -> Result<HashMap<usize, TierError>, TierError> {
         if self.is_closed() {
             return Err(TierError::Closed);
         }
         let (mut failed, mut portion) = (HashMap::new(), Vec::new());
         let (mut seen, mut bytes): (HashSet<&TierKey>, usize) = (HashSet::new(), 0);
-        let mut send = |portion: &mut Vec<(usize, &TierChange)>| -> Result<(), TierError> {
-            failed.extend(self.put_portion(portion)?);
+        let mut away = None;
+        let mut send = |portion: &mut Vec<(usize, &TierChange)>| {
+            match &away {
+                None => away = self.put_portion(portion, &mut failed).err().map(TierError::unsent),
+                Some(error) => failed.extend(portion.iter().map(|(place, _)| (*place, TierError::clone(error)))),
+            }
             portion.clear();
-            Ok(())
         };
         for (place, change) in changes.iter().enumerate() {
-            let (key, size) = match change {
-                TierChange::Put { key, file, .. } => (Some(key), file.len()),
-                TierChange::Remove { key, .. } | TierChange::Release { key, .. } => (Some(key), 0),
-                _ => (None, 0),
-            };
+            // The end of a sequence goes with its removal.
+            let key = change.key().filter(|_| !matches!(change, TierChange::Remember { .. }));
+            let size = if let TierChange::Put { file, .. } = change { file.len() } else { 0 };
             let is_second = key.is_some_and(|key| seen.contains(key));
             if is_second || (bytes + size > BUNDLE_BYTES && !portion.is_empty()) {
-                send(&mut portion)?;
+                send(&mut portion);
                 (seen, bytes) = (HashSet::new(), 0);
             }
             seen.extend(key);
             bytes += size;
             portion.push((place, change));
         }
-        send(&mut portion)?;
+        send(&mut portion);
         Ok(failed)
     }
 

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -82,7 +83,7 @@ impl OneServer {
         let url = format!("redis://127.0.0.1:{port}");
         let options = SharedOptions { url: url.clone(), shown: url, node: node.to_owned(), lease };
         let store = SharedStore::open_with(options, retry).unwrap();
-        let host = Arc::new(QuietHost { lost: Mutex::default(), tier: OnceLock::new() });
+        let host = Arc::<QuietHost>::default();
         host.tier.set(Arc::clone(store.tier())).unwrap();
         let counter = Mutex::new(0);
         let next = move |after: u64| {
@@ -96,9 +97,11 @@ impl OneServer {
 }
 
 /// Gives everything up that is wanted, and keeps what was lost.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct QuietHost {
     pub(super) lost: Mutex<Vec<TierKey>>,
+    /// The threads that have released unused sequences, each as often as it did.
+    pub(super) released: Mutex<Vec<ThreadId>>,
     tier: OnceLock<Arc<SharedTier>>,
 }
 
@@ -118,7 +121,9 @@ impl SharedHost for QuietHost {
         self.lost.lock().extend(keys);
     }
 
-    fn release_unused(&self, _: bool) {}
+    fn release_unused(&self, _: bool) {
+        self.released.lock().push(std::thread::current().id());
+    }
 }
 
 pub(super) struct OneServer {
@@ -226,10 +231,14 @@ fn a_released_sequence_expires_and_an_ended_one_is_known_to_others() {
     }
     assert!(other.store.unowned("vad", 10).unwrap().is_empty(), "it has an owner");
     other.write(TierChange::Release { key: key(7), left: waiting(Some(Duration::ZERO)) }).unwrap();
-    while !matches!(redis.ask("KEYS sequor:*vad*").lines().next(), Some("*0")) {
-        std::thread::yield_now();
+    // The record and its state expire one after the other, because each of them counts from the time of its own command.
+    for pattern in ["sequor:*vad*", "sequor:blob:*"] {
+        let since = Instant::now();
+        while redis.ask(&format!("KEYS {pattern}")).lines().next() != Some("*0") {
+            assert!(since.elapsed() < LONG, "{pattern} never expires");
+            std::thread::yield_now();
+        }
     }
-    assert_eq!(redis.ask("KEYS sequor:blob:*").lines().next(), Some("*0"), "its state has expired, too");
     one.held(8, true);
     let ended = EndedState { why: EndReason::End, step: 3, idle: None, at: Duration::from_secs(5) };
     one.write(put(8, u64::MAX, 3, None)).unwrap();
@@ -285,6 +294,45 @@ fn the_sequences_of_a_server_that_is_gone_are_freed() {
         std::thread::yield_now();
     }
     assert_eq!(redis.ask("KEYS sequor:seq:*").lines().next(), Some("*1"), "the one without a state is gone");
+}
+
+#[test]
+fn a_right_that_is_missing_is_named_before_any_sequence_moves() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/deploy/several-servers.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let line = page.split("```text acl\n").nth(1).and_then(|block| block.lines().next()).unwrap();
+    let rules = line.strip_prefix("user ").unwrap().replace("PASSWORD", "s3cret");
+    let redis = OwnRedis::start();
+    let url = format!("redis://sequor:s3cret@127.0.0.1:{}", redis.1);
+    let open = |change: &str| {
+        redis.ask("ACL DELUSER sequor");
+        assert_eq!(redis.ask(&format!("ACL SETUSER {rules}")), "+OK\r\n");
+        assert_eq!(redis.ask(&format!("ACL SETUSER sequor {change}")), "+OK\r\n", "{change}");
+        let (url, shown, node) = (url.clone(), "there".to_owned(), "one".to_owned());
+        SharedStore::open(SharedOptions { url, shown, node, lease: LONG }).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(open("on"), Ok(()));
+    let rights: Vec<&str> = rules.split(' ').filter_map(|word| word.strip_prefix('+')).collect();
+    for right in &rights {
+        let outcome = open(&format!("-{right}"));
+        if ["config|get", "unsubscribe", "punsubscribe"].contains(right) {
+            assert_eq!(outcome, Ok(()), "{right}");
+            continue;
+        }
+        let said = outcome.unwrap_err();
+        assert!(said.to_lowercase().contains(right) && !said.contains("s3cret"), "{right}: {said}");
+        let named = rights.iter().filter(|other| said.contains(&format!("{}, ", other.to_uppercase()))).count();
+        assert_eq!(named, 0, "{right} alone: {said}");
+    }
+    for (change, missing) in [
+        ("resetkeys ~sequor:seq:* ~sequor:blob:*", "rights: keys sequor:runs, keys sequor:epoch"),
+        ("resetchannels", "rights: PUBLISH to sequor:yield:*, SUBSCRIBE."),
+        ("-incr -time", "rights: INCR, TIME. docs/deploy/several-servers.md"),
+    ] {
+        let said = open(change).unwrap_err();
+        assert!(said.contains(missing), "{change}: {said}");
+    }
+    assert!(redis.ask("KEYS sequor:blob:*").starts_with("*0"), "nothing is left of the trials");
 }
 
 /// A sequence as every server must see it: `None` if there is none, otherwise its last committed step.
