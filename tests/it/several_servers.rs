@@ -39,12 +39,18 @@ struct Redis {
     child: Option<Child>,
     port: u16,
     folder: TempDir,
+    /// The line of its configuration for another user than the default one.
+    user: Option<String>,
 }
 
 impl Redis {
     fn start() -> Redis {
+        Redis::start_with(None)
+    }
+
+    fn start_with(user: Option<String>) -> Redis {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut redis = Redis { child: None, port, folder: tempfile::tempdir().unwrap() };
+        let mut redis = Redis { child: None, port, folder: tempfile::tempdir().unwrap(), user };
         redis.resume();
         redis
     }
@@ -54,6 +60,9 @@ impl Redis {
         let mut command = Command::new(prepared("SEQUOR_REDIS"));
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]);
         command.args(["--appendfsync", "always", "--requirepass", "s3cret"]).arg("--dir").arg(self.folder.path());
+        command.args(
+            self.user.iter().flat_map(|line| format!("--{line}").split(' ').map(str::to_owned).collect::<Vec<_>>()),
+        );
         self.child = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
         until("Redis answers", || self.ask("PING").is_some_and(|answer| answer.contains("PONG")));
     }
@@ -596,6 +605,53 @@ fn output_of(server: &Server, arguments: &[&str]) -> String {
     let ended = Call::sequor().arguments(arguments).arguments(["--server", &at]).end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     ended.stdout
+}
+
+/// The line of the page for a user with few rights.
+fn user_of_page() -> String {
+    let page = fs::read_to_string(root().join("docs/deploy/several-servers.md")).unwrap();
+    let line = page.split("```text acl\n").nth(1).and_then(|block| block.lines().next()).unwrap();
+    assert!(line.starts_with("user sequor on >PASSWORD "), "{line}");
+    line.replace("PASSWORD", "s3cret")
+}
+
+fn node_of_user(repository: &Path, redis: &Redis, name: &str) -> Call {
+    let url = redis.url().replace("redis://:", "redis://sequor:");
+    let call = Call::serve(repository).environment("SEQUOR_STATE_URL", url);
+    call.arguments(["--state-lease", SHORT, "--node", name])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_of_redis_needs_no_more_rights_than_the_page_says() {
+    for when in ["drain", "step"] {
+        let (folder, redis) = (repository(when), Redis::start_with(Some(user_of_page())));
+        let [first, second] = ["a", "b"].map(|name| node_of_user(folder.path(), &redis, name).start());
+        let (mut one, mut other) = (first.client().await, second.client().await);
+        for model in STRATEGIES {
+            assert_eq!(add(&mut one, model, 7, 3, FIRST).await, 3);
+            assert_eq!(add(&mut other, model, 7, 4, NEXT).await, 7, "{when}: it moves");
+            assert_eq!(add(&mut one, model, 7, 1, LAST).await, 8);
+            assert_eq!(add(&mut one, model, 8, 1, FIRST).await, 1);
+            told(&second, &["sequence", "drop", model, "8"]);
+            let refused = infer(&mut one, step(model, 8, String::new(), 1, false, false)).await.unwrap_err();
+            assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "dropped", "{refused:?}");
+            assert_eq!(add(&mut one, model, 9, 5, FIRST).await, 5);
+        }
+        assert_eq!(first.stop().code, Some(0));
+        for model in STRATEGIES {
+            assert_eq!(add(&mut other, model, 9, 5, NEXT).await, 10, "it was released");
+        }
+        assert_eq!(redis.ask("ACL LOG").unwrap(), "*0\r\n", "nothing was refused");
+    }
+}
+
+#[test]
+fn a_right_that_is_missing_is_known_at_the_start() {
+    let user = format!("{} -incr -time", user_of_page());
+    let (folder, redis) = (repository("drain"), Redis::start_with(Some(user)));
+    let ended = node_of_user(folder.path(), &redis, "a").end();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stderr.contains("rights: INCR, TIME.") && !ended.stderr.contains("s3cret"), "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
