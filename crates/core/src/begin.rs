@@ -164,14 +164,18 @@ fn check_step(submit: &Submit) -> Result<(), Refusal> {
 }
 
 impl LoadState {
+    /// The idle time of sequences that ask for none.
+    pub(crate) fn default_idle(&self) -> Option<Duration> {
+        if let Expiry::Idle(default) = self.spec.expiry { Some(default) } else { None }
+    }
+
     /// The idle time of the sequence that this request opens. A START, or a step that adopts a state, may ask for one, up to
     /// `idle_longest`. Otherwise, or without `idle_longest`, it is the load's own.
     pub(crate) fn idle_of(&self, submit: &Submit) -> Option<Duration> {
-        let default = match self.spec.expiry {
-            Expiry::Idle(default) => Some(default),
-            Expiry::Never => None,
-            Expiry::TwoScans { .. } => return None,
-        };
+        if let Expiry::TwoScans { .. } = self.spec.expiry {
+            return None;
+        }
+        let default = self.default_idle();
         let asked = submit.idle.filter(|_| submit.start || submit.adopt.is_some()).zip(self.spec.idle_longest);
         let Some((asked, longest)) = asked else { return default };
         Some(if fault(Planted::IdleUncapped) { asked } else { asked.min(longest) })

@@ -84,6 +84,7 @@ impl Core {
             Event::Loaded(load, spec) => self.loaded(load, spec),
             Event::Retire { load, until } => self.retire(now, load, until, out),
             Event::Stay(load) => self.stay(load),
+            Event::MoveStart(seq, to) => self.move_start(now, seq, to, out),
             Event::Attach(load, hooks) => self.attach(now, load, hooks, out),
             Event::Submit(submit) => self.submit(now, &submit, out),
             Event::Cancel(req) => self.cancel(now, req, Refusal::Cancelled, EndReason::Cancelled, out),

@@ -70,6 +70,8 @@ pub enum Event {
     /// Keep this load until its limit after it is retired, even without live sequences. The driver has states from which only this load can
     /// continue. If no load takes STARTs, it does not stay.
     Stay(LoadId),
+    /// Begins a sequence that waits for its slot on this load instead, with all its requests ([`crate::Core::may_move`]). It gets another key.
+    MoveStart(Seq, LoadId),
     /// Attaches an external policy to this load, or detaches it. An open round of the previous policy is void. Without a new policy, that
     /// round counts as a fallback.
     Attach(LoadId, Option<Hooks>),

@@ -16,7 +16,7 @@
 //!   `tombstones`: its containers.
 //! - Methods of the core, by subject: `submit` (admission), `id_chains` (the sequences of an id), `begin`, `prepare`,
 //!   `slot_assignment`, `plan` (the next step of an instance), `rounds` (external policies), `finish`, `steps` (step numbers of clients),
-//!   `due` (deadlines), `leave` (ends), `idle`, `observe`.
+//!   `due` (deadlines), `leave` (ends), `idle`, `moved_starts`, `observe`.
 //! - [`seen`]: views for operators · `run_time`: the run time of a full batch · `transitions`, `faults`: for tests.
 
 mod begin;
@@ -38,6 +38,7 @@ mod level_queue;
 mod list;
 mod load;
 mod loads;
+mod moved_starts;
 mod observe;
 pub mod observed;
 pub mod padding;

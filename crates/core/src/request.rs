@@ -19,6 +19,8 @@ pub(crate) struct Request {
     pub(crate) step: u64,
     /// Whether the client gave the number.
     pub(crate) counted: bool,
+    /// Whether the client named the version.
+    pub(crate) names_version: bool,
     pub(crate) dialect: Dialect,
     pub(crate) arrival: Time,
     /// The time at which it became ready. Not valid before.

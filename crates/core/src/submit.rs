@@ -110,7 +110,7 @@ impl Core {
 
     // === an id that lives ===
 
-    fn join(&mut self, now: Time, seq: Seq, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+    pub(crate) fn join(&mut self, now: Time, seq: Seq, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
         if self.check_join(seq, submit)? == Repeated::LastStep {
             out.push(Effect::Replay(submit.req, seq));
             self.touch(now, seq);
@@ -258,6 +258,7 @@ fn request_of(now: Time, load: LoadId, seq: Option<Seq>, step: u64, prepared: bo
         end: submit.end,
         step,
         counted: submit.step.is_some(),
+        names_version: submit.version.is_some(),
         dialect: submit.dialect,
         arrival: now,
         ready: now,

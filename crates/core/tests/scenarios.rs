@@ -206,6 +206,62 @@ fn a_retired_load_that_stays_resumes_states_until_its_limit() {
     assert!(matches!(rig.next(), Next::Tidy(_)) && matches!(rig.next(), Next::Gone));
 }
 
+/// Moves all waiting sequences of the first load that may move.
+fn move_starts(rig: &mut Rig, to: LoadId) -> usize {
+    let waiting = rig.core.waiting_starts(LoadId::FIRST);
+    let may = waiting.into_iter().filter(|seq| rig.core.may_move(rig.now, *seq, to)).collect::<Vec<_>>();
+    may.iter().for_each(|seq| rig.apply(Event::MoveStart(*seq, to)));
+    may.len()
+}
+
+#[test]
+fn waiting_starts_of_a_replaced_load_begin_on_the_next_one() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let new = LoadId::new(1, NonZeroU32::MIN);
+    let lives = rig.submit(1, true, false);
+    let whole = [rig.submit(2, true, false), rig.submit(2, false, false), rig.submit(2, false, true)];
+    let names = rig.submit_with(3, true, false, |s| s.version = Some(1));
+    let timed = rig.submit_with(4, true, false, |s| s.backlog_until = Some(Time(50 * MS)));
+    let last = rig.submit(5, true, false);
+    rig.apply(Event::Loaded(new, LoadSpec { version: 2, ..spec(oldest(2), 2) }));
+    rig.apply(Event::Retire { load: LoadId::FIRST, until: Time(100 * MS) });
+    assert_eq!(move_starts(&mut rig, new), 3);
+    let usage = |rig: &Rig, load: LoadId| (rig.core.usage(load).live, rig.core.usage(load).backlog);
+    assert_eq!((usage(&rig, LoadId::FIRST), usage(&rig, new)), ((2, 1), (3, 1)), "two slots, in the order of the wait");
+    assert_eq!((rig.answers.len(), rig.ended.as_slice()), (0, [EndReason::Spilled; 3].as_slice()), "none is refused");
+    let late = rig.submit(5, false, false);
+    rig.serves = new;
+    rig.drain();
+    assert!(whole.iter().chain([&timed, &last, &late]).all(|req| rig.answers[req] == Ok(())), "{:?}", rig.answers);
+    rig.serves = LoadId::FIRST;
+    rig.drain();
+    assert_eq!(rig.answers[&lives], Ok(()));
+    rig.wait(100);
+    assert_eq!(rig.answers[&names], Err(Refusal::Ended(EndReason::Drained)), "it waits for its version");
+    assert_eq!(usage(&rig, LoadId::FIRST).0, 0);
+}
+
+#[test]
+fn a_moved_start_keeps_its_deadline_and_a_full_load_takes_none() {
+    let mut rig = Rig::new(spec(oldest(1), 1));
+    let (new, full) = (LoadId::new(1, NonZeroU32::MIN), LoadId::new(2, NonZeroU32::MIN));
+    rig.submit(1, true, false);
+    let timed = rig.submit_with(2, true, false, |s| s.backlog_until = Some(Time(50 * MS)));
+    let mut none = spec(oldest(1), 1);
+    none.limits.live = 1;
+    rig.apply(Event::Loaded(full, none));
+    rig.submit(8, true, false);
+    rig.apply(Event::Retire { load: LoadId::FIRST, until: Time(1000 * MS) });
+    assert_eq!(move_starts(&mut rig, full), 0, "it has as many sequences as it may have");
+    rig.apply(Event::Loaded(new, LoadSpec { version: 2, ..spec(oldest(1), 1) }));
+    rig.submit(9, true, false);
+    assert_eq!(move_starts(&mut rig, new), 1);
+    rig.wait(50);
+    assert!(
+        matches!(rig.answers[&timed], Err(Refusal::BacklogTimeout { waited, .. }) if waited == Duration::from_millis(50))
+    );
+}
+
 #[test]
 fn a_retired_load_does_not_stay_if_no_load_takes_new_sequences() {
     let mut rig = Rig::new(spec(oldest(2), 2));

@@ -174,18 +174,51 @@ fn idle_time_continues_while_a_sequence_moves_between_versions() {
     assert_eq!(fixture.sum(2, 1, |_| {}), 1004);
 }
 
-#[test]
-fn a_start_that_waits_while_its_version_is_retired_may_be_retried() {
-    let fixture = served("[sequence]\nidle = \"never\"\n[reload]\ndrain = \"0s\"\n", None);
-    // All slots are taken.
+/// A server whose slots are all taken.
+fn full(toml: &str) -> Fixture {
+    let fixture = served(&format!("[sequence]\nidle = \"never\"\n{toml}"), None);
     (1..=200).for_each(|id| assert_eq!(fixture.sum(id, 1, start), 1));
-    let waiting = fixture.repository.submit(request(201, 5, start)).unwrap();
+    fixture
+}
+
+/// Waits for the answer to a request.
+fn answer(pending: Pending) -> Result<i32, (Refusal, bool)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    match runtime.block_on(pending) {
+        Ok(answer) => Ok(i32::from_le_bytes(answer.outputs[0].tensor.data[..].try_into().unwrap())),
+        Err(Failure::Refused(refused)) => Err((refused.refusal, refused.may_retry)),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_start_that_waits_while_its_model_reloads_begins_on_the_new_version() {
+    for toml in ["[reload]\ndrain = \"0s\"\n", "", "[reload]\nthen = \"carry\"\n"] {
+        let fixture = full(toml);
+        let submit = |id: u64, more: i32, change: fn(&mut SequenceStep)| {
+            fixture.repository.submit(request(id, more, change)).unwrap()
+        };
+        let both = [submit(201, 5, start), submit(201, 6, |_| {})];
+        let other = submit(202, 7, start);
+        let gone = submit(203, 7, start);
+        replace(&fixture);
+        drop(gone);
+        assert_eq!(both.map(answer), [Ok(1005), Ok(1011)], "{toml}");
+        assert_eq!(answer(other), Ok(1007));
+        assert_eq!(fixture.sum(201, 1, |_| {}), 1012);
+    }
+}
+
+#[test]
+fn a_start_that_cannot_go_to_the_new_version_may_be_retried() {
+    let fixture = full("[reload]\ndrain = \"0s\"\n");
+    let mut named = request(201, 5, start);
+    "1".clone_into(&mut named.version);
+    let waiting = fixture.repository.submit(named).unwrap();
     let behind = fixture.repository.submit(request(201, 5, |_| {})).unwrap();
     replace(&fixture);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for (pending, may_retry) in [(waiting, true), (behind, false)] {
-        let Err(Failure::Refused(refused)) = runtime.block_on(pending) else { panic!("it is answered") };
-        assert_eq!((refused.refusal, refused.may_retry), (Refusal::Ended(EndReason::Drained), may_retry));
+        assert_eq!(answer(pending), Err((Refusal::Ended(EndReason::Drained), may_retry)));
     }
     assert_eq!(fixture.sum(201, 5, start), 1005, "sent again it starts on the new version");
 }

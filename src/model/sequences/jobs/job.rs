@@ -137,6 +137,16 @@ impl Job {
         inputs.map(|inputs| request.inputs = inputs).is_some()
     }
 
+    /// Whether nothing of it was prepared for its load but its inputs.
+    pub(in crate::model::sequences) fn is_as_it_came(&self) -> bool {
+        let StateSource { snapshot, brought, imported, store, kept, first, .. } = &self.source;
+        let has_state = snapshot.is_some() || brought.is_some() || imported.is_some() || first.is_some();
+        let is_stored = store.is_some() || kept.is_some() || self.claims.wants.is_some();
+        let EnsembleRole { reservation, holder, flow_request, .. } = &self.in_ensemble;
+        let is_of_ensemble = reservation.is_some() || holder.is_some() || flow_request.is_some();
+        !has_state && !is_stored && !is_of_ensemble && self.processed.is_none() && self.captured.is_none()
+    }
+
     /// Adds the inputs that came after the request.
     pub(in crate::model::sequences) fn accept(&mut self, accepted: Accepted, facts: RequestFacts) {
         let Accepted { inputs, outputs, rows, meta, .. } = accepted;

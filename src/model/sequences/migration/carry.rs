@@ -22,6 +22,9 @@ use crate::model::sequences::table::{Import, SequenceLookup as _, Table};
 use crate::model::sequences::write_back::{can_leave, post_leave};
 use crate::state::tier::{Successions, VersionDigest};
 
+use super::alike::fits;
+use super::waiting_starts;
+
 /// Places of the table that are read at a time.
 const PORTION: u32 = 64;
 /// Pauses: between two portions, and before busy sequences are tried again.
@@ -132,7 +135,7 @@ fn write(model: &ModelScheduler, successions: &Successions) {
 fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &ReplacedLoad) {
     let reload = new.as_ref().map(|new| new.settings.reload).unwrap_or_default();
     let (at, is_replaced) = (model.now() + reload.drain, new.is_some());
-    let new = new.as_ref().filter(|_| *moves);
+    let (newest, new) = (new.clone(), new.as_ref().filter(|_| *moves));
     // Sequences that should move to the old load move to the new one, or end with their own load.
     model.carrying.lock().retain_mut(|of| {
         if of.to.key != old.key {
@@ -146,6 +149,9 @@ fn replace(model: &Arc<ModelScheduler>, ReplacedLoad { old, new, moves }: &Repla
         // Under the lock, so that no sequence moves to a retired load.
         old.retire();
         move_on(table, now, old, new);
+        if let Some(newest) = &newest {
+            waiting_starts::move_on(model, table, now, old, newest);
+        }
         if is_replaced && new.is_none() && is_waited_for(table, &model.loads(), old) {
             table.apply(now, Event::Stay(old.key));
         }
@@ -168,46 +174,6 @@ fn is_waited_for(table: &Table, loads: &[Arc<LoadedModel>], old: &LoadedModel) -
     let Some(made_by) = stored_as(old) else { return false };
     let serves = loads.iter().any(|load| !load.is_retired() && stored_as(load) == Some(made_by));
     !serves && table.kept.values().any(|kept| kept.version_digest() == made_by)
-}
-
-/// Checks that sequences of one load can continue on another, where the same requests must mean the same. The error is the reason why they cannot.
-fn fits(old: &LoadedModel, new: &LoadedModel) -> Result<(), String> {
-    for load in [old, new] {
-        if load.processors.is_some() || load.ensemble.is_some() {
-            return Err(format!("version {} has processors or is an ensemble", load.version));
-        }
-    }
-    let (before, now) = (&old.settings, &new.settings);
-    let inputs = |of: &LoadedModel| -> Vec<_> {
-        of.settings.inputs.iter().map(|i| (i.name.clone(), i.dtype, i.dims.clone(), i.optional)).collect()
-    };
-    let outputs = |of: &LoadedModel| -> Vec<_> {
-        of.settings.outputs.iter().map(|o| (o.name.clone(), o.dtype, o.dims.clone())).collect()
-    };
-    if inputs(old) != inputs(new)
-        || outputs(old) != outputs(new)
-        || before.max_batch_size.min(1) != now.max_batch_size.min(1)
-    {
-        return Err("its inputs or outputs are others".to_owned());
-    }
-    if before.features != now.features {
-        return Err("its features are others".to_owned());
-    }
-    for state in &old.states {
-        let name = &state.input;
-        match new.states.iter().find(|of| of.input == *name) {
-            None => return Err(format!("it has no state \"{name}\"")),
-            Some(of) if of.dtype != state.dtype || of.dims != state.dims => {
-                let (was, is) = (format!("{} {}", state.dtype, state.dims), format!("{} {}", of.dtype, of.dims));
-                return Err(format!("state \"{name}\" was {was} and is {is}"));
-            }
-            Some(_) => {}
-        }
-    }
-    match new.states.iter().find(|of| old.states.iter().all(|state| state.input != of.input)) {
-        Some(more) => Err(format!("state \"{}\" is new", more.input)),
-        None => Ok(()),
-    }
 }
 
 /// The version and digest that mark a load's stored states. `None` if its states are not stored.

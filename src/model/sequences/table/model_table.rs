@@ -314,6 +314,10 @@ impl Table {
         self.jobs.get(req).and_then(JobStage::job)
     }
 
+    pub(in crate::model::sequences) fn job_mut(&mut self, req: Req) -> Option<&mut Job> {
+        self.jobs.get_mut(req).and_then(JobStage::job_mut)
+    }
+
     pub(in crate::model::sequences) fn set_stage(&mut self, req: Req, stage: fn(Box<Job>) -> JobStage) {
         if let Some(of) = self.jobs.get_mut(req) {
             of.set(stage);

@@ -298,7 +298,7 @@ impl Refer {
                 }
             }
             // The workload sends no `Stay`; `scenarios` covers it.
-            Event::Tick | Event::Stay(_) => {}
+            Event::Tick | Event::Stay(_) | Event::MoveStart(..) => {}
         }
     }
 
