@@ -14,15 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::collector::{self, CollectorError};
 use super::finished_span::FinishedSpan;
 use super::span_data;
-use super::span_queue::{SpanQueue, WAITING};
+use super::span_queue::SpanQueue;
 use super::tracer::Tracer;
-use crate::config::server::OtlpSettings;
+use crate::config::server::{ExportPace, OtlpSettings};
 use crate::telemetry::{SpanCounters, SpanLoss};
-
-/// Time between two exports, unless the queue fills.
-const EVERY: Duration = Duration::from_secs(1);
-/// Maximum number of requests in one export.
-const MOST: usize = 512;
 
 /// A handle to the task that exports. If it is dropped, the task continues.
 #[derive(Debug)]
@@ -35,11 +30,12 @@ impl Exporter {
     /// Starts the task. Call it in a runtime.
     pub fn start(settings: &OtlpSettings, counters: SpanCounters) -> Result<(Tracer, Exporter), CollectorError> {
         let exporter = collector::exporter(settings)?;
-        let (waiting, (queue, fills)) = SpanQueue::new(WAITING, counters.clone());
-        let tracer = Tracer::new(settings.sample, waiting);
+        let (waiting, (queue, fills)) = SpanQueue::new(settings.pace.waiting, counters.clone());
+        let tracer = Tracer::new(settings.sample, settings.follows_parent, waiting);
         let stop = CancellationToken::new();
         let scope = InstrumentationScope::builder("sequor").with_version(env!("CARGO_PKG_VERSION")).build();
-        let task = ExportTask { exporter, queue, fills, stop: stop.clone(), scope, counters, is_away: false };
+        let (pace, of_task) = (settings.pace, stop.clone());
+        let task = ExportTask { exporter, queue, fills, stop: of_task, scope, counters, pace, is_away: false };
         Ok((tracer, Exporter { stop, task: tokio::spawn(task.run()) }))
     }
 
@@ -59,6 +55,7 @@ struct ExportTask {
     stop: CancellationToken,
     scope: InstrumentationScope,
     counters: SpanCounters,
+    pace: ExportPace,
     /// Whether the last export failed. Only changes are logged.
     is_away: bool,
 }
@@ -70,7 +67,7 @@ impl ExportTask {
                 biased;
                 () = self.stop.cancelled() => true,
                 () = self.fills.notified() => false,
-                () = sleep(EVERY) => false,
+                () = sleep(self.pace.every) => false,
             };
             loop {
                 let requests = self.take();
@@ -87,7 +84,7 @@ impl ExportTask {
 
     fn take(&mut self) -> Vec<FinishedSpan> {
         let mut requests = Vec::new();
-        while requests.len() < MOST
+        while requests.len() < self.pace.batch
             && let Ok(request) = self.queue.try_recv()
         {
             requests.push(request);

@@ -9,9 +9,6 @@ use super::finished_span::FinishedSpan;
 use super::ids::IdSource;
 use crate::telemetry::{SpanCounters, SpanLoss};
 
-/// Maximum number of finished requests that wait for the exporter.
-pub(super) const WAITING: usize = 8192;
-
 /// The exporter's end of a queue: the requests, and what wakes it before its time because the queue fills.
 pub(super) type QueueEnd = (mpsc::Receiver<FinishedSpan>, Arc<Notify>);
 

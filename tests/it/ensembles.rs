@@ -1,6 +1,7 @@
 //! Tests ensembles in a real server, with Triton's clients.
 
 use std::fs;
+use std::path::Path;
 
 use crate::python;
 use crate::server::{Call, copy, models};
@@ -13,10 +14,8 @@ fn step(model: &str, input: &str, output: &str) -> String {
     )
 }
 
-#[test]
-fn tritons_clients_send_sequences_through_an_ensemble() {
-    let call = Call::serve("repository");
-    let repository = call.folder.path().join("repository");
+/// Writes the models `first` and `second` into this repository, and `both`, which sends a sequence through them.
+pub(crate) fn of_two(repository: &Path) {
     for member in ["first", "second"] {
         let model = repository.join(member);
         copy(&models().join("accumulator_int32"), &model);
@@ -34,6 +33,12 @@ fn tritons_clients_send_sequences_through_an_ensemble() {
         tensor("OUTPUT")
     );
     fs::write(both.join("config.pbtxt"), config).unwrap();
+}
+
+#[test]
+fn tritons_clients_send_sequences_through_an_ensemble() {
+    let call = Call::serve("repository");
+    of_two(&call.folder.path().join("repository"));
     let server = call.start();
     python::check("ensembles.py", &server);
     assert_eq!(server.stop().code, Some(0));

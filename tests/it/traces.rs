@@ -3,14 +3,19 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use futures_util::{SinkExt as _, StreamExt as _};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode as SpanStatus;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::{ModelInferRequest, ModelStreamInferResponse};
+use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tonic::Request;
 
 use crate::certificates::TestCertificates;
 use crate::collector::{HANGS, PARTIAL, TestCollector, Traced, below, hex, roots, text, traced};
+use crate::ensembles::of_two;
 use crate::operator::ask;
 use crate::server::{Call, Server, models, until};
 use crate::steps::{metric, parameter, step};
@@ -190,6 +195,73 @@ async fn each_message_of_a_stream_continues_the_streams_trace() {
     assert!(ids.iter().all(|id| *id == ids[0] && id.len() == 16), "{ids:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn each_message_of_a_websocket_continues_the_trace_that_opened_it() {
+    let collector = TestCollector::start();
+    let server = exporting(&collector.url, "0").start();
+    let mut opening = format!("ws://{}/v2/models/{MODEL}/stream", server.http).into_client_request().unwrap();
+    opening.headers_mut().insert("traceparent", parent("01").parse().unwrap());
+    let stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
+    let (mut socket, _) = tokio_tungstenite::client_async(opening, stream).await.unwrap();
+    for (start, end) in [(true, false), (false, false), (false, true)] {
+        let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] });
+        let parameters = json!({ "sequence_id": 7, "sequence_start": start, "sequence_end": end });
+        socket.send(Message::text(json!({ "parameters": parameters, "inputs": [input] }).to_string())).await.unwrap();
+        let answer = socket.next().await.unwrap().unwrap();
+        assert!(answer.to_text().unwrap().contains("outputs"), "{answer}");
+    }
+    drop(socket);
+    let (_, spans) = collector.after(server);
+    let all = roots(&spans);
+    assert_eq!(all.iter().map(|span| span.of("sequor.sequence.step")).collect::<Vec<_>>(), ["1", "2", "3"]);
+    for span in all {
+        assert_eq!([hex(&span.0.trace_id), hex(&span.0.parent_span_id)], [TRACE, PARENT]);
+        assert_eq!([span.of("sequor.api"), span.of("network.protocol.name")], ["kserve_http", "websocket"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_request_of_an_ensemble_has_one_span_with_the_time_of_all_its_steps() {
+    let collector = TestCollector::start();
+    let call = Call::serve("repository").arguments(["--otlp-endpoint", &collector.url, "--otlp-sample", "1"]);
+    of_two(&call.folder.path().join("repository"));
+    let server = call.start();
+    let mut client = server.client().await;
+    for (start, end) in [(true, false), (false, true)] {
+        client.model_infer(step("both", 7, String::new(), 1, start, end)).await.unwrap();
+    }
+    let (_, spans) = collector.after(server);
+    let all = roots(&spans);
+    assert_eq!(all.iter().map(|span| span.of("sequor.sequence.step")).collect::<Vec<_>>(), ["1", "2"], "{spans:?}");
+    assert_eq!(spans.len(), 6, "those of members are not shown: {spans:?}");
+    for span in all {
+        assert_eq!([span.0.name.as_str(), &span.of("sequor.model")], ["infer both", "both"]);
+        let (queue, run) = (below(&spans, span, "queue"), below(&spans, span, "run"));
+        let ((from, to), (queued, taken), (begun, done)) = (span.times(), queue.times(), run.times());
+        assert!(from <= queued && taken == begun && begun < done && done <= to, "{spans:?}");
+        let parts = ["state_in", "run", "state_out"].map(|part| run.of(&format!("sequor.{part}_us")).parse::<u64>());
+        let micros: u64 = parts.into_iter().map(Result::unwrap).sum();
+        assert!(micros > 0 && micros <= (done - begun).div_ceil(1000) + 3, "{micros} of {spans:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_sampler_without_parents_decides_for_each_request() {
+    let collector = TestCollector::start();
+    for (sampler, flags, traced) in
+        [("always_on", "00", 1), ("always_off", "01", 0), ("parentbased_always_on", "00", 0)]
+    {
+        let call = Call::serve(models()).arguments(["--otlp-endpoint", &collector.url]);
+        let server = call.environment("OTEL_TRACES_SAMPLER", sampler).start();
+        let mut client = server.client().await;
+        client.model_infer(with_parent(chunk(1, true, true), flags)).await.unwrap();
+        let (_, spans) = collector.after(server);
+        let all = roots(&spans);
+        assert_eq!(all.len(), traced, "{sampler}");
+        assert!(all.iter().all(|span| hex(&span.0.trace_id) == TRACE), "it stays in its trace");
+    }
+}
+
 #[test]
 fn tritons_flag_of_traces_names_the_collector() {
     let collector = TestCollector::start();
@@ -287,26 +359,35 @@ async fn a_failed_export_is_tried_again_and_a_refused_one_is_dropped() {
     }
 }
 
-/// The server keeps a bounded number of spans for a collector that never answers, and does not wait for it at its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn requests_go_on_and_spans_are_dropped_while_the_collector_hangs() {
-    /// More than what waits in the queue and in one export.
-    const MANY: u64 = 10_000;
+    hangs(None, 8192, 10_000).await;
+    // 30 spans are those of 10 requests.
+    hangs(Some("30"), 10, 100).await;
+}
+
+/// The server keeps so many requests for a collector that never answers, of more, and does not wait for it at its end.
+async fn hangs(variable: Option<&str>, waiting: u64, many: u64) {
     let collector = TestCollector::start();
     collector.answer(HANGS);
-    let server = exporting(&collector.url, "1").environment("OTEL_EXPORTER_OTLP_TIMEOUT", "600000").start();
+    let call = exporting(&collector.url, "1").environment("OTEL_EXPORTER_OTLP_TIMEOUT", "600000");
+    let server = match variable {
+        Some(spans) => call.environment("OTEL_BSP_MAX_QUEUE_SIZE", spans),
+        None => call,
+    };
+    let server = server.start();
     let mut client = server.client().await;
     client.model_infer(chunk(1, true, true)).await.unwrap();
     until("an export hangs", || collector.failed() > 0);
-    let messages = (0..MANY).map(|_| chunk(1, true, true)).collect::<Vec<_>>();
+    let messages = (0..many).map(|_| chunk(1, true, true)).collect::<Vec<_>>();
     let mut answers = client.model_stream_infer(tokio_stream::iter(messages)).await.unwrap().into_inner();
     let mut answered = 0;
     while let Some(ModelStreamInferResponse { error_message, .. }) = answers.message().await.unwrap() {
         assert_eq!(error_message, "");
         answered += 1;
     }
-    assert_eq!(answered, MANY);
-    until("all are finished", || dropped(&server, "queue_full") == (MANY - 8192) * 3);
+    assert_eq!(answered, many);
+    until("all are finished", || dropped(&server, "queue_full") == (many - waiting) * 3);
     assert_eq!(exported(&server), 0);
     server.process.terminate();
     let since = Instant::now();

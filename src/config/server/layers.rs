@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::file::{ServerFile, keys};
 use super::flags::GivenFlags;
 use super::key::Key;
-use super::otlp_variables::VARIABLES;
+use super::otlp_variables::{SAMPLER, VARIABLES, sampler};
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
 use crate::config::toml_file;
@@ -81,6 +81,12 @@ impl Layers {
                 if let Some(text) = variable(name).filter(|text| !text.is_empty()) {
                     self.set(key, Origin::Environment((*name).to_owned()), key.kind.read(&text));
                 }
+            }
+            if key.path == "otlp.sample"
+                && let Some(of) = sampler(variable)
+            {
+                let share = of.and_then(|sampler| key.kind.read(&sampler.share));
+                self.set(key, Origin::Environment(SAMPLER.to_owned()), share);
             }
             let name = key.variable();
             if let Some(text) = variable(&name) {

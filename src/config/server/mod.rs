@@ -37,6 +37,6 @@ pub use by_memory::HostMemory;
 pub use file::{Connections, Drain, Grpc, ServerLimits};
 pub use flags::{GivenFlags, args};
 pub use layers::Origin;
-pub use otlp::OtlpSettings;
+pub use otlp::{ExportPace, OtlpSettings};
 pub use settings::{HostInfo, Settings, config_path, load};
 pub use shown::Shown;

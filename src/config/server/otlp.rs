@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 
 use super::file::{Otlp, OtlpProtocol};
 use super::layers::Origin;
-use super::otlp_variables::TRACES_ENDPOINT;
+use super::otlp_variables::{SAMPLER, TRACES_ENDPOINT, sampler};
 use crate::config::fault::{Fault, code};
 
 /// The path of a collector's traces over HTTP.
@@ -26,12 +26,48 @@ pub struct OtlpSettings {
     pub protocol: OtlpProtocol,
     /// The share of requests that are traced if their clients do not decide.
     pub sample: f64,
+    /// Whether clients decide for the requests that they send.
+    pub follows_parent: bool,
     /// Maximum time of one export, with all its attempts.
     pub timeout: Duration,
     /// The authority that the collector's certificate comes from; `None` for those of the system.
     pub authority: Option<PathBuf>,
     /// The attributes of this server, by their names.
     pub resource: Vec<(String, String)>,
+    pub pace: ExportPace,
+}
+
+/// How finished requests gather for an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExportPace {
+    /// Maximum number of requests that wait.
+    pub waiting: usize,
+    /// Maximum number of requests in one export.
+    pub batch: usize,
+    /// Time between two exports, unless the queue fills.
+    pub every: Duration,
+}
+
+impl Default for ExportPace {
+    fn default() -> Self {
+        ExportPace { waiting: 8192, batch: 512, every: Duration::from_secs(1) }
+    }
+}
+
+/// Number of spans of most requests. OpenTelemetry's limits count spans.
+const SPANS: usize = 3;
+
+impl ExportPace {
+    /// The pace that the variables ask for. A value that is no positive number has no effect.
+    fn new(set: &dyn Fn(&str) -> Option<String>) -> ExportPace {
+        let number = |name: &str| set(name)?.trim().parse::<u32>().ok().filter(|number| *number > 0);
+        let requests = |name: &str| Some((usize::try_from(number(name)?).ok()? / SPANS).max(1));
+        let default = ExportPace::default();
+        let waiting = requests("OTEL_BSP_MAX_QUEUE_SIZE").unwrap_or(default.waiting);
+        let batch = requests("OTEL_BSP_MAX_EXPORT_BATCH_SIZE").unwrap_or(default.batch).min(waiting);
+        let every = number("OTEL_BSP_SCHEDULE_DELAY").map(|millis| Duration::from_millis(millis.into()));
+        ExportPace { waiting, batch, every: every.unwrap_or(default.every) }
+    }
 }
 
 /// The URL of a collector as the exporter needs it, and whether it asks for TLS. `names_traces`: its path is that of traces already.
@@ -58,7 +94,7 @@ fn collector_url(text: &str, protocol: OtlpProtocol, names_traces: bool) -> Opti
 /// The settings, if traces are exported. `node` is the name of this server.
 pub(super) fn resolve(
     section: &Otlp,
-    endpoint_origin: &Origin,
+    origin: &dyn Fn(&str) -> Origin,
     variable: &dyn Fn(&str) -> Option<String>,
     node: &str,
 ) -> Result<Option<OtlpSettings>, Fault> {
@@ -67,7 +103,8 @@ pub(super) fn resolve(
     let Some(endpoint) = section.endpoint.as_deref().filter(|endpoint| !endpoint.is_empty() && !is_disabled) else {
         return Ok(None);
     };
-    let names_traces = *endpoint_origin == Origin::Environment(TRACES_ENDPOINT.to_owned());
+    let endpoint_origin = origin("otlp.endpoint");
+    let names_traces = endpoint_origin == Origin::Environment(TRACES_ENDPOINT.to_owned());
     // A user or password of the URL would be a secret in the settings, so the fault does not repeat it.
     let wrong = |what: String| Fault { at: endpoint_origin.at(), code: code::VALUE, what };
     if endpoint.contains('@') {
@@ -95,7 +132,12 @@ pub(super) fn resolve(
     let milliseconds = timeout.and_then(|text| text.trim().parse().ok()).filter(|milliseconds| *milliseconds > 0);
     let authority =
         ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"].into_iter().find_map(&set);
+    // A flag or a variable of ours says nothing of parents.
+    let is_sampler = origin("otlp.sample") == Origin::Environment(SAMPLER.to_owned());
+    let sampler = sampler(variable).and_then(Result::ok).filter(|_| is_sampler);
     Ok(Some(OtlpSettings {
+        pace: ExportPace::new(&set),
+        follows_parent: sampler.is_none_or(|sampler| sampler.follows_parent),
         endpoint,
         is_tls,
         protocol: section.protocol,
@@ -239,6 +281,44 @@ mod tests {
         assert_eq!(of(&[], "service.instance.id").as_deref(), Some("n1"));
         let named = [variables[1], ("OTEL_SERVICE_NAME", "asr")];
         assert_eq!(of(&named, "service.name").as_deref(), Some("asr"));
+    }
+
+    #[test]
+    fn samplers_and_limits_of_opentelemetry_are_served() {
+        let file = "[otlp]\nendpoint = \"http://c\"\nsample = 0.5\n";
+        let of = |variables: &[(&str, &str)]| {
+            let settings = otlp(file, variables);
+            (settings.sample, settings.follows_parent)
+        };
+        let sampler = |name: &'static str| ("OTEL_TRACES_SAMPLER", name);
+        let share = ("OTEL_TRACES_SAMPLER_ARG", "0.25");
+        assert_eq!((of(&[]), of(&[share])), ((0.5, true), (0.5, true)), "a share without a sampler says nothing");
+        assert_eq!((of(&[sampler("always_on")]), of(&[sampler("parentbased_always_on")])), ((1.0, false), (1.0, true)));
+        assert_eq!(
+            (of(&[sampler("always_off")]), of(&[sampler("parentbased_always_off")])),
+            ((0.0, false), (0.0, true))
+        );
+        assert_eq!(of(&[sampler("traceidratio"), share]), (0.25, false));
+        assert_eq!(of(&[sampler("parentbased_traceidratio"), share]), (0.25, true));
+        assert_eq!(of(&[sampler("traceidratio")]), (1.0, false));
+        let ours = ("SEQUOR_OTLP_SAMPLE", "0.75");
+        assert_eq!(of(&[sampler("always_off"), ours]), (0.75, true), "ours wins");
+        let refused = |variables: &[(&str, &str)]| settings(file, variables).map(|_| ()).expect_err("refused");
+        assert!(refused(&[sampler("xray")]).starts_with("OTEL_TRACES_SAMPLER: \"xray\" is none of always_on"));
+        let wrong = refused(&[sampler("traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "1.5")]);
+        assert!(wrong.starts_with("OTEL_TRACES_SAMPLER: "), "{wrong}");
+
+        let pace = |variables: &[(&str, &str)]| otlp(file, variables).pace;
+        assert_eq!(pace(&[]), ExportPace::default());
+        let limits = [
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "2048"),
+            ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "512"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "5000"),
+        ];
+        let expected = ExportPace { waiting: 682, batch: 170, every: Duration::from_secs(5) };
+        assert_eq!(pace(&limits), expected);
+        let odd = [("OTEL_BSP_MAX_QUEUE_SIZE", "1"), ("OTEL_BSP_SCHEDULE_DELAY", "-1")];
+        assert_eq!(pace(&odd), ExportPace { waiting: 1, batch: 1, ..ExportPace::default() });
     }
 
     #[test]

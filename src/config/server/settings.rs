@@ -99,8 +99,7 @@ pub fn load(
     let restricted = restricted(&file, &layers).map_err(|wrong| faults.extend(wrong));
     let auth = auth(&file, &layers).map_err(|wrong| faults.push(wrong));
     let node = file.node.as_deref().unwrap_or(&host.name);
-    let otlp =
-        otlp::resolve(&file.otlp, &layers.origin("otlp.endpoint"), variable, node).map_err(|wrong| faults.push(wrong));
+    let otlp = otlp::resolve(&file.otlp, &|key| layers.origin(key), variable, node).map_err(|wrong| faults.push(wrong));
     match (restricted, auth, otlp) {
         (Ok(restricted), Ok(auth), Ok(otlp)) if faults.is_empty() => {
             Ok(Settings { otlp, ..resolve(file, (restricted, auth), layers.origins, host) })
