@@ -14,6 +14,7 @@ mod calls;
 mod certificates;
 mod check;
 mod cli;
+mod client_states;
 mod clients;
 mod collector;
 mod config;
