@@ -379,14 +379,7 @@ async fn hangs(variable: Option<&str>, waiting: u64, many: u64) {
     let mut client = server.client().await;
     client.model_infer(chunk(1, true, true)).await.unwrap();
     until("an export hangs", || collector.failed() > 0);
-    let messages = (0..many).map(|_| chunk(1, true, true)).collect::<Vec<_>>();
-    let mut answers = client.model_stream_infer(tokio_stream::iter(messages)).await.unwrap().into_inner();
-    let mut answered = 0;
-    while let Some(ModelStreamInferResponse { error_message, .. }) = answers.message().await.unwrap() {
-        assert_eq!(error_message, "");
-        answered += 1;
-    }
-    assert_eq!(answered, many);
+    assert_eq!(answered(&server, many).await, many);
     until("all are finished", || dropped(&server, "queue_full") == (many - waiting) * 3);
     assert_eq!(exported(&server), 0);
     server.process.terminate();
@@ -396,17 +389,35 @@ async fn hangs(variable: Option<&str>, waiting: u64, many: u64) {
     assert!(ended.code == Some(0) && ended.stderr.contains("did not take the last spans in time"), "{}", ended.stderr);
 }
 
+/// Sends this many sequences of one step over one stream. Returns the number of answers. An export takes so long that they would come too late if
+/// they waited for it.
+async fn answered(server: &Server, many: u64) -> u64 {
+    let messages = (0..many).map(|_| chunk(1, true, true)).collect::<Vec<_>>();
+    let mut client = server.client().await;
+    let all = async {
+        let mut answers = client.model_stream_infer(tokio_stream::iter(messages)).await.unwrap().into_inner();
+        let mut answered = 0;
+        while let Some(ModelStreamInferResponse { error_message, .. }) = answers.message().await.unwrap() {
+            assert_eq!(error_message, "");
+            answered += 1;
+        }
+        answered
+    };
+    tokio::time::timeout(2 * SOON, all).await.expect("requests wait for the collector")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_server_without_its_collector_serves_and_stops() {
     let nothing = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
     for protocol in PROTOCOLS {
         let call = exporting(&format!("http://{nothing}"), "1").arguments(["--otlp-protocol", protocol]);
-        let server = call.environment("OTEL_EXPORTER_OTLP_TIMEOUT", "300").start();
-        let mut client = server.client().await;
-        for id in 1..100 {
-            client.model_infer(chunk(id, true, true)).await.unwrap();
-        }
-        until("the spans are dropped", || dropped(&server, "collector") == 99 * 3);
+        // 100 exports of 3 s each, if a request could wait for room in the queue.
+        let call = call.environment("OTEL_EXPORTER_OTLP_TIMEOUT", "3000").environment("OTEL_BSP_MAX_QUEUE_SIZE", "30");
+        let server = call.start();
+        assert_eq!(answered(&server, 1000).await, 1000);
+        let all = || dropped(&server, "collector") + dropped(&server, "queue_full");
+        until("the spans are dropped", || all() == 1000 * 3);
+        assert!(dropped(&server, "collector") > 0 && dropped(&server, "queue_full") > 0);
         let ended = server.stop();
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         assert_eq!(ended.stderr.matches("spans cannot be exported").count(), 1, "{}", ended.stderr);
