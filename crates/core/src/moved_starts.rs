@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::ending::EndReason;
 use crate::event::{Effect, Refusal, Submit};
 use crate::ids::{Id, LoadId, Req, Seq};
+use crate::load::LoadState;
 use crate::request::{Request, RequestStage, RunPlan};
 use crate::request_meta::QueueTerms;
 use crate::sequence::Stage;
@@ -52,7 +53,7 @@ impl Core {
         let s = self.seqs.get(seq);
         let is_set = |time: &Time| *time != Time::NEVER;
         // The default of the other load counts for a sequence that asked for no idle time.
-        let default = self.load(r.load).and_then(|l| l.default_idle());
+        let default = self.load(r.load).and_then(LoadState::default_idle);
         Submit {
             req: r.key,
             id: s.map_or(Id::None, |s| s.id.clone()),
