@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sequor_core::{Event, Req, Seq, Time};
 
 use crate::model::load::LoadedModel;
+use crate::model::sequences::jobs::Job;
 use crate::model::sequences::scheduler::ModelScheduler;
 use crate::model::sequences::table::Table;
 
@@ -20,7 +21,7 @@ pub(super) fn move_on(model: &ModelScheduler, table: &mut Table, now: Time, old:
     }
     for seq in table.core.waiting_starts(old.key) {
         let requests = table.core.requests_of(seq);
-        let can_move = requests.iter().all(|req| table.job(*req).is_some_and(|job| job.is_as_it_came()));
+        let can_move = requests.iter().all(|req| table.job(*req).is_some_and(Job::is_as_it_came));
         if can_move && table.core.may_move(now, seq, new.key) && take_along(model, table, (seq, &requests), new) {
             table.apply(now, Event::MoveStart(seq, new.key));
         }
