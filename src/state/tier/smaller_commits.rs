@@ -14,7 +14,7 @@ const IN_VAIN: usize = 7;
 /// Maximum number of failures: enough to find two changes among thousands.
 const FAILURES: usize = 32;
 
-/// What is known of a store from its failed commits.
+/// The facts about a store that its failed commits show.
 #[derive(Debug, Default)]
 pub(super) struct SmallerCommits {
     /// Whether the store took nothing of the last commit that was halved.
@@ -22,7 +22,7 @@ pub(super) struct SmallerCommits {
 }
 
 /// Places of changes that are written together: those of one sequence, or a single one.
-type Group = Vec<usize>;
+type ChangeGroup = Vec<usize>;
 
 impl SmallerCommits {
     /// The store has taken a commit.
@@ -72,8 +72,8 @@ impl SmallerCommits {
 }
 
 /// The places by sequence.
-fn groups(changes: &[TierChange], places: Vec<usize>) -> Vec<Group> {
-    let (mut groups, mut of_sequence): (Vec<Group>, HashMap<_, usize>) = (Vec::new(), HashMap::new());
+fn groups(changes: &[TierChange], places: Vec<usize>) -> Vec<ChangeGroup> {
+    let (mut groups, mut of_sequence): (Vec<ChangeGroup>, HashMap<_, usize>) = (Vec::new(), HashMap::new());
     for place in places {
         let known =
             changes.get(place).and_then(TierChange::key).map(|key| *of_sequence.entry(key).or_insert(groups.len()));
@@ -86,7 +86,7 @@ fn groups(changes: &[TierChange], places: Vec<usize>) -> Vec<Group> {
 }
 
 /// The two halves; none if it is a single group.
-fn halves(mut part: Vec<Group>) -> Vec<Vec<Group>> {
+fn halves(mut part: Vec<ChangeGroup>) -> Vec<Vec<ChangeGroup>> {
     if part.len() < 2 {
         return Vec::new();
     }
@@ -98,7 +98,7 @@ fn halves(mut part: Vec<Group>) -> Vec<Vec<Group>> {
 fn write_part(
     tier: &dyn Tier,
     changes: &[TierChange],
-    part: &[Group],
+    part: &[ChangeGroup],
     failed: &mut HashMap<usize, TierError>,
 ) -> Result<(), TierError> {
     let places: Vec<usize> = part.iter().flatten().copied().collect();

@@ -78,8 +78,12 @@ impl FlowTable for Table {
     }
 
     fn flow_done(&mut self, now: Time, req: Req, outputs: Vec<Option<Tensor>>, compute: RunTimes) {
+        let step = self.core.step_of_request(req);
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
         (job.answer, job.compute) = (Some(Ok(outputs)), compute);
+        if let Some(span) = &job.span {
+            span.runs(step);
+        }
         self.set_stage(req, JobStage::Queued);
         self.apply(now, Event::Prepared(req, Preparation::Reply));
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{Client, Connection, ConnectionLike as _, IntoConnectionInfo as _, Pipeline, Value};
 
-use super::rights;
+use super::commands::is_tried;
 use super::scripts::{RecordScript, SCRIPTS};
 use crate::state::tier::error::TierError;
 
@@ -89,7 +89,7 @@ impl Bundle {
     }
 
     pub(super) fn command(&mut self, name: &str, arguments: &[&[u8]]) -> &mut Bundle {
-        debug_assert!(rights::is_tried(name), "the right to {name} is not checked at the start");
+        debug_assert!(is_tried(name), "the right to {name} is not checked at the start");
         self.0.cmd(name);
         for argument in arguments {
             self.0.arg(*argument);

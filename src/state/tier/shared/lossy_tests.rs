@@ -471,6 +471,8 @@ impl LossyWorld {
         );
         self.counts[3] += u32::from(!truth.possible.is_empty());
         *truth = LossyTruth { answered: found, owner: Some(at), ..LossyTruth::default() };
+        // Its next step is the one after that.
+        self.believed[at][n] = self.believed[at][n].map(|(incarnation, _)| (incarnation, found.0));
     }
 
     fn release(&mut self, at: usize, n: usize) {

@@ -15,13 +15,14 @@
 //! - `lease`: until when this server may answer for its sequences, by its own clock.
 //! - `held_records`: the sequences that this server owns. `known_successions`: which version continues from which.
 //! - `shared_tier`: the store as a [`super::contract::Tier`]. It writes only sequences that this server owns. `planned_write`: how it writes.
-//! - `rights`: what the user of Redis may do, checked at the start. `shared_store`: all of it, as the server uses it. `host`: the models, as the threads here use them.
+//! - `commands`: what is sent to Redis. `rights`: what the user of Redis may do, checked at the start. `shared_store`: all of it, as the server uses it. `host`: the models, as the threads here use them.
 //! - `claims`: takes sequences over, on a thread of its own. `heartbeat`: keeps the lease. `yields`: listens for servers that want a sequence.
 //! - `listing`: the sequences that belong to no server, and one sequence of any server.
 //!
 //! No code here knows a model or a request: [`SharedHost`] does.
 
 mod claims;
+mod commands;
 mod heartbeat;
 mod held_records;
 mod host;

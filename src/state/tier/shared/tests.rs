@@ -319,7 +319,7 @@ fn a_right_that_is_missing_is_named_before_any_sequence_moves() {
             assert_eq!(outcome, Ok(()), "{right}");
             continue;
         }
-        let said = outcome.unwrap_err();
+        let said = outcome.expect_err(right);
         assert!(said.to_lowercase().contains(right) && !said.contains("s3cret"), "{right}: {said}");
         let named = rights.iter().filter(|other| said.contains(&format!("{}, ", other.to_uppercase()))).count();
         assert_eq!(named, 0, "{right} alone: {said}");
