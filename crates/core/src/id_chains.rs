@@ -50,6 +50,11 @@ impl Core {
         self.seqs.get(seq).is_some_and(|of| self.heads(&of.id).any(|(_, head)| head.born > of.born))
     }
 
+    /// The youngest sequence of an id.
+    pub(crate) fn youngest(&self, id: &Id) -> Option<Seq> {
+        self.heads(id).max_by_key(|(_, head)| head.born).map(|(key, _)| key)
+    }
+
     /// Adds a new sequence to those of its id, as the head of its version.
     pub(crate) fn link(&mut self, seq: Seq) {
         let Some(s) = self.seqs.get(seq) else { return };

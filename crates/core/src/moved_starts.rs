@@ -4,12 +4,12 @@
 use crate::core::Core;
 use crate::ending::EndReason;
 use crate::event::{Effect, Refusal, Submit};
+use crate::id_chains::IdLookup;
 use crate::ids::{Id, LoadId, Req, Seq};
 use crate::load::LoadState;
 use crate::request::{Request, RequestStage, RunPlan};
 use crate::request_meta::QueueTerms;
 use crate::sequence::Stage;
-use crate::submit::IdLookup;
 use crate::time::Time;
 
 impl Core {
@@ -43,7 +43,7 @@ impl Core {
         let waits = s.stage == Some(Stage::Backlogged) && s.placement.is_none() && s.current.is_none();
         let begins = !s.adopted && !s.held && !s.begun && s.leaving.is_none();
         // A sequence that ends because a START took its id elsewhere must not take the id back.
-        let is_youngest = self.ids.get(&s.id) == Some(&seq) && s.ending.is_none_or(|why| why == EndReason::End);
+        let is_youngest = !self.is_superseded(seq) && s.ending.is_none_or(|why| why == EndReason::End);
         let is_queued = |r: &Request| r.stage == RequestStage::Queued && r.plan == Some(RunPlan::Run(1)) && r.ran == 0;
         waits && begins && is_youngest && self.req_links.iter(&s.queue).filter_map(|ix| self.reqs.at(ix)).all(is_queued)
     }
@@ -99,7 +99,7 @@ impl Core {
         let id = first.id.clone();
         self.begin(now, to, id.clone(), &first, out);
         for submit in submits {
-            let Some(seq) = self.ids.get(&id).copied() else { continue };
+            let Some(seq) = self.youngest(&id) else { continue };
             if let Err(refusal) = self.join(now, seq, &submit, out) {
                 out.push(Effect::Refuse { req: submit.req, refusal, ended: false });
             }
@@ -110,7 +110,7 @@ impl Core {
                 (r.arrival, r.names_version) = (arrival, names_version);
             }
         }
-        if let Some(s) = self.ids.get(&id).copied().and_then(|seq| self.seqs.get_mut(seq))
+        if let Some(s) = self.youngest(&id).and_then(|seq| self.seqs.get_mut(seq))
             && s.stage == Some(Stage::Backlogged)
         {
             s.backlogged_at = since;

@@ -12,6 +12,7 @@ use super::request;
 use super::{initializers, processors};
 use crate::backend::mock::MockBackend;
 use crate::error::Failure;
+use crate::model::load::Mailbox;
 use crate::model::sequences::restart;
 use crate::model::*;
 use crate::processing::PlaceRules;
@@ -293,7 +294,7 @@ fn a_sequence_that_has_run_in_part_when_the_server_stops_is_counted_as_lost() {
     let model = server.repository.0.catalog.entries.read()["sum"].model.clone().unwrap();
     let left = std::thread::scope(|scope| {
         let stopping = scope.spawn(|| restart::keep_live(&model));
-        while !model.loads().iter().any(|load| load.mail.iter().any(|mailbox| mailbox.is_full())) {
+        while !model.loads().iter().any(|load| load.mail.iter().any(Mailbox::is_full)) {
             std::thread::yield_now();
         }
         goes_on.send(()).unwrap();
