@@ -632,7 +632,7 @@ async fn a_user_of_redis_needs_no_more_rights_than_the_page_says() {
             assert_eq!(add(&mut other, model, 7, 4, NEXT).await, 7, "{when}: it moves");
             assert_eq!(add(&mut one, model, 7, 1, LAST).await, 8);
             assert_eq!(add(&mut one, model, 8, 1, FIRST).await, 1);
-            told(&second, &["sequence", "drop", model, "8"]);
+            output_of(&second, &["sequence", "drop", model, "8"]);
             let refused = infer(&mut one, step(model, 8, String::new(), 1, false, false)).await.unwrap_err();
             assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "dropped", "{refused:?}");
             assert_eq!(add(&mut one, model, 9, 5, FIRST).await, 5);
