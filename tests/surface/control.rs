@@ -359,7 +359,7 @@ async fn a_load_request_is_not_decoded_without_explicit_control_or_with_many_par
     let parameters = (0..1001).map(|n| (n.to_string(), parameter())).collect();
     let many = RepositoryModelLoadRequest { model_name: "sum".to_owned(), parameters, ..Default::default() };
     let explicit = rig(ControlMode::Explicit);
-    let refused = explicit.client().await.repository_model_load(many.clone()).await.unwrap_err();
+    let refused = explicit.client().await.repository_model_load(many).await.unwrap_err();
     assert!(refused.message().contains("(limits.parameters)"), "{refused}");
     // The message is not even received whole.
     let none = rig(ControlMode::None);
