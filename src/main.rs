@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-// Small allocations on many threads are most of what a server does beside its models' runs.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: sequor::device::ProgramAllocator = sequor::device::ProgramAllocator;
 
 fn main() -> ExitCode {
     sequor::cli::run(std::env::args_os())

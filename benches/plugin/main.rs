@@ -41,7 +41,7 @@ use in_process::{BoxResult, guest};
 
 // The server's allocator.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: sequor::device::ProgramAllocator = sequor::device::ProgramAllocator;
 
 /// Time for which each measurement is repeated; the best run counts.
 const LONG: Duration = Duration::from_millis(400);

@@ -45,7 +45,7 @@ type BenchResult<T> = Result<T, Box<dyn std::error::Error>>;
 
 // The server's allocator.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: sequor::device::ProgramAllocator = sequor::device::ProgramAllocator;
 
 fn main() -> BenchResult<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

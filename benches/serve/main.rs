@@ -33,7 +33,7 @@ use std::path::PathBuf;
 
 // The server's allocator, so that the echo has no handicap.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: sequor::device::ProgramAllocator = sequor::device::ProgramAllocator;
 
 /// The environment variable with the role of a child process of this program.
 const ROLE: &str = "SEQUOR_BENCH_ROLE";

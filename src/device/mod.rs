@@ -9,8 +9,9 @@
 //!   [`formula`]: the arithmetic of a move.
 //! - `host`: host memory · [`cuda`]: memory of NVIDIA GPUs · [`stand_in`]: an accelerator for tests, in host memory.
 //! - `pool`: reusable host memory for answers · `unfinished`: host memory of a device that failed.
-//! - [`trim`]: returns memory to the system that is no longer needed.
+//! - [`trim`]: returns memory to the system that is no longer needed · `allocator`: the allocator of the program.
 
+mod allocator;
 mod buffer;
 mod copy;
 #[cfg(feature = "cuda")]
@@ -31,6 +32,7 @@ mod unfinished;
 use std::fmt;
 use std::sync::Arc;
 
+pub use allocator::ProgramAllocator;
 pub use buffer::Buffer;
 pub use copy::copy;
 pub use host::Host;

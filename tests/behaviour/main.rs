@@ -39,4 +39,4 @@ mod transducer;
 mod warm_up;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: sequor::device::ProgramAllocator = sequor::device::ProgramAllocator;
