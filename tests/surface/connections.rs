@@ -228,6 +228,15 @@ fn large_request() -> Vec<u8> {
     [head.as_bytes(), json.as_bytes(), &vec![0; ELEMENTS * 4]].concat()
 }
 
+/// Sends these bytes as a client whose system takes little ahead.
+async fn sent_by_slow_client(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(256 << 10).unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream
+}
+
 /// Reads an answer of at least this many bytes, and pauses this long after each 4 MiB.
 async fn read_slowly(stream: &mut TcpStream, least: usize, pause: Duration) -> usize {
     let (mut count, mut paused, mut chunk) = (0, 0, vec![0; 64 << 10]);
@@ -247,7 +256,7 @@ async fn read_slowly(stream: &mut TcpStream, least: usize, pause: Duration) -> u
 #[tokio::test]
 async fn an_answer_that_is_being_sent_is_not_cut_as_idle() {
     let rig = hasty(|c| c.idle = MOMENT);
-    let mut slow = sent(rig.addresses.http.unwrap(), &large_request()).await;
+    let mut slow = sent_by_slow_client(rig.addresses.http.unwrap(), &large_request()).await;
     assert!(read_slowly(&mut slow, ELEMENTS * 4, 3 * MOMENT.0).await >= ELEMENTS * 4);
     // Its connection is idle only now.
     rig.until(|rig| rig.metrics.connections().get() == 0).await;
@@ -256,9 +265,9 @@ async fn an_answer_that_is_being_sent_is_not_cut_as_idle() {
 #[tokio::test]
 async fn a_stop_waits_for_the_answers_that_are_being_sent() {
     // A stopping server cuts idle connections after 1 s.
-    const PAUSE: Duration = Duration::from_millis(500);
+    const PAUSE: Duration = Duration::from_millis(800);
     let rig = Rig::new();
-    let mut slow = sent(rig.addresses.http.unwrap(), &large_request()).await;
+    let mut slow = sent_by_slow_client(rig.addresses.http.unwrap(), &large_request()).await;
     let mut closed = Http2Client::connect(rig.addresses.grpc.unwrap(), 0).await;
     let message = crate::rig::request("same", "", &vec![7; 100 << 10]);
     let call = closed.call("/inference.GRPCInferenceService/ModelInfer", &message).await;

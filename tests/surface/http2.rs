@@ -42,11 +42,27 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 impl Http2Client {
     /// Connects with this window for every stream. The window of the connection is large.
     pub(crate) async fn connect(address: SocketAddr, window: u32) -> Http2Client {
-        let mut stream = TcpStream::connect(address).await.unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut client = Http2Client { stream, next: 1 };
         let settings = [&[0, 4][..], &window.to_be_bytes()].concat();
         let large = frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes());
-        stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &settings), &large].concat()).await.unwrap();
-        Http2Client { stream, next: 1 }
+        client.stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &settings), &large].concat()).await.unwrap();
+        // The server's windows are as its settings say once it has the acknowledgement, which the ping shows.
+        while !matches!(client.read().await.unwrap(), (SETTINGS, 0, ..)) {}
+        let acknowledged = [frame(SETTINGS, ACK, 0, &[]), frame(PING, 0, 0, &[0; 8])].concat();
+        client.stream.write_all(&acknowledged).await.unwrap();
+        while !matches!(client.read().await.unwrap(), (PING, ACK, ..)) {}
+        client
+    }
+
+    /// Kind, flags, stream and payload of the next frame.
+    async fn read(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.stream.read_exact(&mut head).await.ok()?;
+        let [_, _, _, kind, flags, number @ ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        self.stream.read_exact(&mut payload).await.ok()?;
+        Some((kind, flags, u32::from_be_bytes(number), payload))
     }
 
     /// Sends a POST with this body. Returns the number of its stream.
@@ -89,15 +105,11 @@ impl Http2Client {
     /// The next frame of a stream; `None` at the end of the connection. Pings are answered meanwhile.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
-            let mut head = [0; 9];
-            self.stream.read_exact(&mut head).await.ok()?;
-            let [_, _, _, kind, flags, number @ ..] = head;
-            let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
-            self.stream.read_exact(&mut payload).await.ok()?;
+            let (kind, flags, stream, payload) = self.read().await?;
             match kind {
                 PING if flags & ACK == 0 => self.stream.write_all(&frame(PING, ACK, 0, &payload)).await.ok()?,
                 DATA | HEADERS | RESET => {
-                    let (stream, ends) = (u32::from_be_bytes(number), kind != RESET && flags & END_STREAM != 0);
+                    let ends = kind != RESET && flags & END_STREAM != 0;
                     return Some(Frame { kind, stream, payload, ends });
                 }
                 _ => {}

@@ -153,13 +153,11 @@ async fn a_stream_admits_few_requests_before_the_size_of_an_answer_is_known() {
         sender.send(request("slow", &n.to_string(), &[n])).await.unwrap();
     }
     rig.until(|rig| rig.metrics.in_flight().get() >= FEW).await;
-    // The outputs of this model have a fixed size.
-    let (steps, mut sums) = open(&rig, None).await;
-    for n in 0..50 {
-        steps.send(step(n, "", 1, &[START, END])).await.unwrap();
-    }
+    // Meanwhile, the server answers another stream many times.
+    let (other, mut refusals) = open(&rig, None).await;
     for _ in 0..50 {
-        next(&mut sums).await.unwrap();
+        other.send(request("nope", "", &[1])).await.unwrap();
+        next(&mut refusals).await.unwrap_err();
     }
     assert_eq!(rig.metrics.in_flight().get(), FEW);
     gate.open();
