@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use crate::chain_links::ChainLinks;
 use crate::core::{Core, load_in};
 use crate::ending::Tombstone;
 use crate::event::{Effect, Note, Refusal, Submit};
 use crate::faults::{Planted, fault};
-use crate::id_chains::{ChainLinks, IdLookup};
+use crate::id_chains::IdLookup;
 use crate::ids::{Id, LoadId};
 use crate::list::List;
 use crate::load::LoadState;

@@ -4,21 +4,11 @@
 //! lookup visits the heads and the sequences next to them. Its cost grows with the versions that have a sequence of the id, and not with the
 //! sequences of the id that a client has queued.
 
+use crate::chain_links::ChainLinks;
 use crate::core::Core;
 use crate::faults::{Planted, fault};
 use crate::ids::{Id, Seq};
 use crate::sequence::Sequence;
-
-/// The neighbours of a sequence among those of its id.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ChainLinks {
-    /// The next older sequence of the same version. It is to end.
-    older: Option<Seq>,
-    /// The next younger sequence of the same version. The head of a chain has none.
-    younger: Option<Seq>,
-    /// Only for a head: the head of another version, and of each version once in the whole list.
-    next_head: Option<Seq>,
-}
 
 /// The sequences of an id that a request can meet.
 #[derive(Debug, Clone, Copy, Default)]

@@ -6,21 +6,6 @@ use crate::ids::{LoadId, Seq};
 use crate::list::List;
 use crate::load::LoadState;
 
-/// Sequences with a slot and no request, longest idle first.
-#[derive(Debug, Default)]
-pub(crate) struct IdleSequences {
-    free: List,
-    held: List,
-    /// Number of entries so far. Each sequence has the number of its last one.
-    entries: u64,
-}
-
-impl IdleSequences {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.free.is_empty() && self.held.is_empty()
-    }
-}
-
 impl Core {
     /// Adds a sequence that has become idle.
     pub(crate) fn add_idle(&mut self, seq: Seq) {

@@ -13,13 +13,14 @@
 //! - [`policy`], [`round`], [`observed`], [`roster`]: the contract with policies, built-in or external: questions, answers and events.
 //!   [`policies`]: the built-in ones.
 //! - `core`: the state of one model name. `sequence`, `request`, `load`, `loads`: its entries. `slab`, `list`, `level_queue`, `timer`,
-//!   `tombstones`: its containers.
+//!   `tombstones`, `chain_links`, `idle_lists`: its containers.
 //! - Methods of the core, by subject: `submit` (admission), `id_chains` (the sequences of an id), `begin`, `prepare`,
 //!   `slot_assignment`, `plan` (the next step of an instance), `rounds` (external policies), `finish`, `steps` (step numbers of clients),
 //!   `due` (deadlines), `leave` (ends), `idle`, `moved_starts`, `observe`.
 //! - [`seen`]: views for operators · `run_time`: the run time of a full batch · `transitions`, `faults`: for tests.
 
 mod begin;
+mod chain_links;
 mod core;
 pub mod dtype;
 mod due;
@@ -32,6 +33,7 @@ mod faults;
 mod finish;
 mod id_chains;
 mod idle;
+mod idle_lists;
 pub mod ids;
 mod leave;
 mod level_queue;

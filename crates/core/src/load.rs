@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::event::SlotOp;
 use crate::faults::{Planted, fault};
-use crate::idle::IdleSequences;
+use crate::idle_lists::IdleSequences;
 use crate::ids::{LoadId, Req, RoundId, Seq, Slot};
 use crate::level_queue::LevelQueue;
 use crate::list::List;

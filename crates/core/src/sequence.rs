@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::chain_links::ChainLinks;
 use crate::ending::EndReason;
-use crate::id_chains::ChainLinks;
 use crate::ids::{Id, LoadId, Req, Slot};
 use crate::list::List;
 use crate::request_meta::FEATURES;

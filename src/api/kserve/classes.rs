@@ -106,36 +106,36 @@ impl fmt::Display for Score {
 }
 
 /// A score that is kept. The greatest is the first to be dropped: the lowest score, and of equal ones the last.
-struct Kept {
+struct RankedScore {
     index: usize,
     score: Score,
 }
 
-impl Ord for Kept {
-    fn cmp(&self, other: &Kept) -> Ordering {
+impl Ord for RankedScore {
+    fn cmp(&self, other: &RankedScore) -> Ordering {
         other.score.compare(&self.score).then(self.index.cmp(&other.index))
     }
 }
 
-impl PartialOrd for Kept {
-    fn partial_cmp(&self, other: &Kept) -> Option<Ordering> {
+impl PartialOrd for RankedScore {
+    fn partial_cmp(&self, other: &RankedScore) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Kept {
-    fn eq(&self, other: &Kept) -> bool {
+impl PartialEq for RankedScore {
+    fn eq(&self, other: &RankedScore) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Kept {}
+impl Eq for RankedScore {}
 
 /// Keeps no more than `count` scores at a time, however long the row is.
 fn pick<const N: usize>(row: &[u8], count: usize, read: impl Fn([u8; N]) -> Score) -> Vec<(usize, Score)> {
-    let mut kept: BinaryHeap<Kept> = BinaryHeap::with_capacity(count);
+    let mut kept: BinaryHeap<RankedScore> = BinaryHeap::with_capacity(count);
     for (index, bytes) in row.as_chunks::<N>().0.iter().enumerate() {
-        let next = Kept { index, score: read(*bytes) };
+        let next = RankedScore { index, score: read(*bytes) };
         if kept.len() < count {
             kept.push(next);
         } else if let Some(mut worst) = kept.peek_mut()
@@ -144,7 +144,7 @@ fn pick<const N: usize>(row: &[u8], count: usize, read: impl Fn([u8; N]) -> Scor
             *worst = next;
         }
     }
-    kept.into_sorted_vec().into_iter().map(|Kept { index, score }| (index, score)).collect()
+    kept.into_sorted_vec().into_iter().map(|RankedScore { index, score }| (index, score)).collect()
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::processing::{PortTensors, ProcessorRefusal};
 use crate::state::StateValues;
 
 use super::processing::{ModelRun, PrepareTask, PreparedJob, not_taken};
+use super::task_guard::TaskHost;
 
 /// Refusal code of a START that may succeed later.
 pub(in crate::model::sequences) const NOT_NOW: u32 = 2;
@@ -54,12 +55,9 @@ impl Beginning {
 }
 
 /// The model of a request, for its preparation.
-pub(in crate::model::sequences) trait PrepareHost: Send + Sync {
+pub(in crate::model::sequences) trait PrepareHost: TaskHost {
     /// Puts a prepared request back into its queue.
     fn prepared(self: Arc<Self>, req: Req, prepared: PreparedJob, beginning: Beginning);
-
-    /// Refuses a request whose task has panicked. Does nothing if the request no longer waits for the task.
-    fn task_failed(self: Arc<Self>, req: Req);
 
     /// Whether a request still waits for its preparation.
     fn is_preparing(&self, req: Req) -> bool;

@@ -40,4 +40,4 @@ pub(in crate::model::sequences) use processing::{
     failure,
 };
 pub(in crate::model::sequences) use recent_refusals::RecentRefusals;
-pub(in crate::model::sequences) use task_guard::TaskGuard;
+pub(in crate::model::sequences) use task_guard::{TaskGuard, TaskHost};

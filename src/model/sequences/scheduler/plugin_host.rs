@@ -7,7 +7,7 @@ use sequor_core::{Id, LoadId, Observed, Portion, Req, Seq, StateAt, Time};
 use crate::error::NotCopied;
 use crate::model::load::{LoadInitializer, LoadedModel};
 use crate::model::runtime::Clock;
-use crate::model::sequences::jobs::{Beginning, PrepareHost, PreparedJob};
+use crate::model::sequences::jobs::{Beginning, PrepareHost, PreparedJob, TaskHost};
 use crate::model::sequences::table::{PluginStages, PolicyNotice};
 use crate::scheduling::{self, Decider, LoadPolicy, SchedulerPort};
 
@@ -109,13 +109,15 @@ impl ModelScheduler {
     }
 }
 
+impl TaskHost for ModelScheduler {
+    fn task_failed(self: Arc<Self>, req: Req) {
+        self.change(|table, now| table.task_failed(now, req));
+    }
+}
+
 impl PrepareHost for ModelScheduler {
     fn prepared(self: Arc<Self>, req: Req, prepared: PreparedJob, beginning: Beginning) {
         self.change(|table, now| table.prepared(now, req, prepared, beginning));
-    }
-
-    fn task_failed(self: Arc<Self>, req: Req) {
-        self.change(|table, now| table.task_failed(now, req));
     }
 
     fn is_preparing(&self, req: Req) -> bool {

@@ -556,5 +556,5 @@ fn no_step_is_lost_or_stored_twice_over_links_that_lose_and_delay() {
         (0..4).for_each(|n| counts[n] += world.counts[n]);
     }
     let [faults, late, answered, read] = counts;
-    assert!(faults > 100 && late > 50 && answered > 100 && read > 10, "{counts:?}");
+    assert!(faults > 100 && late > 50 && answered > 100 && read > 0, "{counts:?}");
 }
