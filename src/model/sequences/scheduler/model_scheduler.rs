@@ -8,7 +8,7 @@ use sequor_core::{
     Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time, Tombstone, Usage,
 };
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 use crate::ensemble::EnsembleGate;
 use crate::error::EndedBy;
 use crate::executor::ExecutorHandle;
@@ -170,7 +170,7 @@ impl ModelScheduler {
     }
 
     /// Number of requests that wait in front of the newest ensemble of this name.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "shuttle")))]
     pub(in crate::model) fn waiting_at_gate(&self) -> usize {
         self.members.lock().last().map_or(0, |(_, members)| members.gates.waiting(EnsembleGate::Whole))
     }
