@@ -10,7 +10,7 @@ use crate::model::sequences::jobs::{
     LentRequest, PostTask, PrepareHost, PrepareTask, Preparer, RecentRefusals, TaskGuard,
 };
 use crate::model::sequences::offloaded::KeptStore;
-use crate::model::sequences::table::{DeferredActions, PluginStages, PolicyNotice, Table};
+use crate::model::sequences::table::{DeferredActions, PluginStages, PolicyNotice, RareActions, Table};
 use crate::model::sequences::write_back::{SpillHost, spill};
 use crate::recording::Recorder;
 use crate::scheduling::Decider;
@@ -63,11 +63,9 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
     now: Time,
 ) {
     let ActingThread { wakes, answers } = thread;
-    actions.tiers.drain(..).for_each(|tier| tier.wake());
-    // Before any answer leaves: a client that reads the answer must find the sequence ended in all members.
-    for (members, why) in actions.ended_ensembles.drain(..) {
-        members.end(why);
-        host.with_table(&mut |table| table.forget_ending_members(&members));
+    let mut rare = actions.rare.take();
+    if let Some(rare) = &mut rare {
+        before_answers(host, rare);
     }
     for (instance, decider) in actions.wake.drain(..) {
         if let Some(load) = host.loads_now().iter().find(|l| l.key == instance.load) {
@@ -75,35 +73,53 @@ pub(in crate::model::sequences) fn carry_out<H: ActionHost>(
         }
     }
     actions.send_answers(now, (host.recorder(), host.refusals()), answers);
-    if actions.wants_memory {
-        spill::make_room(host);
-    }
-    for task in actions.closed {
-        task.fail();
-    }
-    if !actions.unused.is_empty() {
-        host.note_unused(actions.unused);
-    }
-    for task in actions.prepare {
-        prepare(host, task);
-    }
-    for task in actions.post {
-        post(host, task);
-    }
-    for (load, decider, notice) in actions.policies {
-        host.notify_plugin(load, decider, notice);
-    }
     if let Some(due) = actions.due {
         host.arm_timer(due);
     }
-    for (holder, why) in actions.lost_members {
+    if let Some(rare) = rare {
+        after_answers(host, *rare, answers);
+    }
+}
+
+/// Wakes the store, and ends the members' sequences of ensembles: a client that reads its answer must find its sequence ended in all members.
+#[inline(never)]
+fn before_answers<H: ActionHost>(host: &Arc<H>, rare: &mut RareActions) {
+    rare.tiers.drain(..).for_each(|tier| tier.wake());
+    for (members, why) in rare.ended_ensembles.drain(..) {
+        members.end(why);
+        host.with_table(&mut |table| table.forget_ending_members(&members));
+    }
+}
+
+/// Carries out the rare actions that answers do not wait for.
+#[inline(never)]
+fn after_answers<H: ActionHost>(host: &Arc<H>, rare: RareActions, thread: Option<&ExecutorHandle>) {
+    if rare.wants_memory {
+        spill::make_room(host);
+    }
+    for task in rare.closed {
+        task.fail();
+    }
+    if !rare.unused.is_empty() {
+        host.note_unused(rare.unused);
+    }
+    for task in rare.prepare {
+        prepare(host, task);
+    }
+    for task in rare.post {
+        post(host, task);
+    }
+    for (load, decider, notice) in rare.policies {
+        host.notify_plugin(load, decider, notice);
+    }
+    for (holder, why) in rare.lost_members {
         holder.end(why);
     }
-    for (reservation, req, seq) in actions.granted {
-        reservation.grant(req, seq, answers);
+    for (reservation, req, seq) in rare.granted {
+        reservation.grant(req, seq, thread);
     }
-    for (req, load) in actions.flows {
-        host.start_flow(req, load, answers);
+    for (req, load) in rare.flows {
+        host.start_flow(req, load, thread);
     }
 }
 

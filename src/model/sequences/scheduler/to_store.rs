@@ -16,9 +16,7 @@ use super::carry_out::{ActionHost, change};
 
 /// Queues the work for the store.
 pub(super) fn queue<H: ActionHost>(host: &Arc<H>, actions: &mut DeferredActions) {
-    if actions.to_store.is_empty() {
-        return;
-    }
+    let Some(actions) = actions.rare.as_deref_mut().filter(|rare| !rare.to_store.is_empty()) else { return };
     let store = host.kept_store().get().map(|store| Arc::clone(store) as Arc<dyn StateTier>);
     actions.tiers.extend(store);
     for action in std::mem::take(&mut actions.to_store) {

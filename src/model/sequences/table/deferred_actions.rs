@@ -56,6 +56,17 @@ pub(in crate::model::sequences) struct DeferredActions {
     /// The instances to wake, each with the plug-in that decides for its load.
     pub(in crate::model) wake: Vec<(Instance, Option<Decider>)>,
     pub(in crate::model) sequences: Vec<(Arc<LoadedModel>, SequenceChange)>,
+    /// Values that are not needed any more.
+    pub(in crate::model::sequences) unneeded: Vec<Unneeded>,
+    /// The next deadline of the core.
+    pub(in crate::model) due: Option<Time>,
+    /// The actions that most requests do not cause. Boxed, because each request moves the other actions out of the table.
+    pub(in crate::model::sequences) rare: Option<Box<RareActions>>,
+}
+
+/// Actions of models with plug-ins, a store, ensembles or shared sequences, or of a model that is short of memory.
+#[derive(Debug, Default)]
+pub(in crate::model::sequences) struct RareActions {
     /// Notices, each with the plug-in that decided for the load at that time.
     pub(in crate::model) policies: Vec<(LoadId, Option<Decider>, PolicyNotice)>,
     /// Work for the store, in the order in which the table made it. It is queued before the lock is released.
@@ -79,13 +90,14 @@ pub(in crate::model::sequences) struct DeferredActions {
     pub(in crate::model::sequences) ended_ensembles: Vec<(Arc<MemberSequences>, EndReason)>,
     /// Sequences of ensembles for which a member has ended its own sequence.
     pub(in crate::model::sequences) lost_members: Vec<(SequenceHolder, EndReason)>,
-    /// Values that are not needed any more.
-    pub(in crate::model::sequences) unneeded: Vec<Unneeded>,
-    /// The next deadline of the core.
-    pub(in crate::model) due: Option<Time>,
 }
 
 impl DeferredActions {
+    /// The rare actions, to add to them.
+    pub(in crate::model::sequences) fn rare(&mut self) -> &mut RareActions {
+        self.rare.get_or_insert_default()
+    }
+
     /// Sends the answers and refusals, and counts the changes of sequences. The answers of a batch wake their connections together. Steps of
     /// other models that follow may be left to `thread`.
     pub(in crate::model::sequences) fn send_answers(

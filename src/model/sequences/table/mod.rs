@@ -29,7 +29,7 @@ pub(in crate::model::sequences) mod store_stages;
 pub(in crate::model) use batch::{FinishedBatch, Step, TakenBatch};
 
 pub(in crate::model::sequences) use batch::{PendingSeals, SealAction, SealWaiting, SealingRow};
-pub(in crate::model::sequences) use deferred_actions::{DeferredActions, PolicyNotice, StoreAction};
+pub(in crate::model::sequences) use deferred_actions::{DeferredActions, PolicyNotice, RareActions, StoreAction};
 pub(in crate::model::sequences) use ensemble_stages::FlowTable;
 pub(in crate::model::sequences) use imports::Import;
 pub(in crate::model::sequences) use job_stage::JobStage;

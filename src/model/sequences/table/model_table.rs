@@ -119,7 +119,7 @@ impl Table {
         let load = jobs.first().map(|(_, job)| &job.load).filter(|load| load.durable.is_some());
         if let (Some(load), Some(refused)) = (load, refused_growth) {
             self.spilling.growth = Some((Arc::clone(load), refused));
-            self.actions.wants_memory = true;
+            self.actions.rare().wants_memory = true;
         }
         let mut failed = Vec::new();
         for (req, mut job) in jobs {
@@ -462,7 +462,9 @@ impl Table {
         if let Some(WrittenSequence { id, incarnation, .. }) = obsolete {
             self.forget(id, incarnation);
         }
-        self.actions.unused.extend(live.shared_id.take());
+        if let Some(id) = live.shared_id.take() {
+            self.actions.rare().unused.push(id);
+        }
         self.end_ensemble_parts(live.members, live.holder, why);
         Some((live.load, SequenceChange::Ended(why)))
     }
@@ -476,10 +478,12 @@ impl Table {
     ) {
         if let Some(members) = members {
             self.ending_members.insert(members.id.clone(), Arc::clone(&members));
-            self.actions.ended_ensembles.push((members, why));
+            self.actions.rare().ended_ensembles.push((members, why));
         }
         if !matches!(why, EndReason::End | EndReason::Restarted | EndReason::Spilled) {
-            self.actions.lost_members.extend(holder.map(|holder| (holder, why)));
+            if let Some(holder) = holder {
+                self.actions.rare().lost_members.push((holder, why));
+            }
         }
     }
 
@@ -497,7 +501,7 @@ impl Table {
 
     fn notify(&mut self, load: LoadId, notice: PolicyNotice) {
         let decider = self.decider(load);
-        self.actions.policies.push((load, decider, notice));
+        self.actions.rare().policies.push((load, decider, notice));
     }
 
     pub(in crate::model::sequences) fn live(&self, seq: Seq) -> Option<&Live> {

@@ -37,7 +37,7 @@ impl Table {
             return None;
         }
         if let Some(load) = self.note_lent(req, seq) {
-            self.actions.prepare.push(LentRequest { req, load });
+            self.actions.rare().prepare.push(LentRequest { req, load });
             return None;
         }
         let refusal = Refusal::Failed(NO_PROCESSOR);
@@ -50,12 +50,12 @@ impl Table {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return false };
         job.seq = seq;
         if let (Some(reservation), Some(seq)) = (&job.in_ensemble.reservation, seq) {
-            self.actions.granted.push((reservation.clone(), req, seq));
+            self.actions.rare().granted.push((reservation.clone(), req, seq));
             return true;
         }
         let is_ensemble = job.load.ensemble.is_some();
         if is_ensemble {
-            self.actions.flows.push((req, job.load.key));
+            self.actions.rare().flows.push((req, job.load.key));
         }
         is_ensemble
     }
@@ -156,7 +156,7 @@ impl Table {
         self.set_stage(req, JobStage::Posting);
         match self.post_task(req) {
             Some(task) => {
-                self.actions.post.push(task);
+                self.actions.rare().post.push(task);
                 None
             }
             None => self.done_posting(req),
@@ -217,7 +217,7 @@ impl Table {
         let Some(wanted) = job.claims.wants.take() else { return false };
         let load = Arc::clone(&job.load);
         self.spilling.waiting.push_back(MemoryWait { req, seq, load, wanted: *wanted });
-        self.actions.wants_memory = true;
+        self.actions.rare().wants_memory = true;
         true
     }
 
@@ -348,7 +348,7 @@ impl Table {
         let anew = || Arc::new(StateHead::clone(&kept.head).of_incarnation(kept.incarnation, &file));
         let head = if is_same { Arc::clone(&kept.head) } else { anew() };
         self.spilling.failed.push((id.clone(), Arc::clone(&head)));
-        self.actions.wants_memory = true;
+        self.actions.rare().wants_memory = true;
         let unwritten = Some(Arc::new(UnwrittenFile::new(file, &self.spilling.unwritten)));
         self.keep_again(id, KeptSequence { head, until, unwritten, ..kept });
     }
@@ -372,7 +372,7 @@ impl Table {
     /// Lets the store forget a state, and remember this end.
     pub(in crate::model::sequences) fn forget_as(&mut self, id: Id, incarnation: u64, ended: Option<EndedState>) {
         self.pending_ends.begin(&id);
-        self.actions.to_store.push(StoreAction::Forget(Forgotten { id, incarnation, ended }));
+        self.actions.rare().to_store.push(StoreAction::Forget(Forgotten { id, incarnation, ended }));
     }
 
     /// How a sequence ended, as the store remembers it.

@@ -93,7 +93,7 @@ impl KeptStages for Table {
             Some(None) => AfterTake::Keep,
             Some(Some(_)) => AfterTake::Outdate { running },
         };
-        self.actions.to_store.push(StoreAction::Take(StoreTask { req, seq, load, key, work, then }));
+        self.actions.rare().to_store.push(StoreAction::Take(StoreTask { req, seq, load, key, work, then }));
         true
     }
 
@@ -200,7 +200,7 @@ fn keep_after_failure(table: &mut Table, id: Id, kept: KeptSequence) {
     if kept.unwritten.is_some() {
         table.spilling.failed.retain(|(_, head)| !Arc::ptr_eq(head, &kept.head));
         table.spilling.failed.push((id.clone(), Arc::clone(&kept.head)));
-        table.actions.wants_memory = true;
+        table.actions.rare().wants_memory = true;
     }
     table.keep_again(id, kept);
 }

@@ -196,7 +196,7 @@ fn write(
     let digest = load.durable.as_ref().map(|durable| durable.digest).unwrap_or_default();
     let behind = load.durable.as_ref().is_some_and(|durable| durable.interval().is_some());
     let batch = BatchToSeal { model, version: load.version, digest, specs, behind, states };
-    table.actions.to_store.push(StoreAction::Seal(SealAction { tier, waiting, rows, batch }));
+    table.actions.rare().to_store.push(StoreAction::Seal(SealAction { tier, waiting, rows, batch }));
 }
 
 /// Whether this step must wait for the store, because too many steps were answered since the durable one.
