@@ -99,7 +99,7 @@ fn give_up(tally: &mut SenderTally, line: &Transport, chunk: Duration, live: &Ru
     for at in line.sent_at() {
         if live.measures(at) && at.elapsed() > chunk {
             tally.late += 1;
-            tally.failed("NONE", "no answer came");
+            tally.failed("NO ANSWER", "none came before the end of the run");
         }
     }
 }

@@ -84,7 +84,12 @@ impl Recipe {
         let (name, version) = (wanted.model.clone(), String::new());
         let refused = |status: tonic::Status| BenchError::Refused {
             address: format!("model '{}'", wanted.model),
-            why: status.message().to_owned(),
+            why: match status.message() {
+                broken if broken.contains("h2 protocol error") => {
+                    format!("{broken}: its port speaks TLS, or is no gRPC port; sequor bench speaks gRPC without TLS")
+                }
+                text => text.to_owned(),
+            },
         };
         let metadata = ModelMetadataRequest { name: name.clone(), version: version.clone() };
         let metadata = client.model_metadata(ClientKey::shown(key, metadata));

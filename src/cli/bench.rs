@@ -72,6 +72,9 @@ struct BenchArgs {
     /// How long to send before measuring
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     warm_up: Span,
+    /// Exit with 0 although requests failed, if at least one did not
+    #[arg(long)]
+    allow_failures: bool,
     /// What inputs hold
     #[arg(long, value_name = "KIND", default_value = "random", value_parser = ["zeros", "random"])]
     data: String,
@@ -109,7 +112,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         "json" => println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default()),
         _ => print!("{report}"),
     }
-    verdict(&report)
+    verdict(&report, args.allow_failures)
 }
 
 /// Parses the arguments. The operators' commands have a global `--server` flag too, with the admin listener as its default. Therefore
@@ -141,12 +144,17 @@ async fn measure(plan: &BenchPlan, wanted: &Wanted) -> Result<BenchReport, Bench
     drive::run(plan, &recipe, interrupted).await
 }
 
-fn verdict(report: &BenchReport) -> Result<(), Failed> {
+fn verdict(report: &BenchReport, allow_failures: bool) -> Result<(), Failed> {
     match report.wrong_sums {
         Some(wrong) if wrong > 0 => Err(Failed::Failed(format!("{wrong} answers are wrong"))),
         _ if report.requests == report.failures() => {
             Err(Failed::Failed("no request was answered with success".to_owned()))
         }
+        _ if report.failures() > 0 && !allow_failures => Err(Failed::Failed(format!(
+            "{} of {} requests failed (--allow-failures: exit with 0)",
+            report.failures(),
+            report.requests
+        ))),
         _ => Ok(()),
     }
 }

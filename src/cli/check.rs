@@ -87,7 +87,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 
 fn root_of(path: &Path) -> Result<PathBuf, Failed> {
     refuse_object_store(path)?;
-    fs_err::canonicalize(path).map_err(|e| Failed::Configuration(format!("{}: {e}", path.display())))
+    std::fs::canonicalize(path).map_err(|error| {
+        Failed::Configuration(match error.kind() {
+            std::io::ErrorKind::NotFound => format!("there is no file or directory {}", path.display()),
+            _ => format!("{}: {error}", path.display()),
+        })
+    })
 }
 
 /// Checks one argument: a repository or a model. `repositories` are all repositories that `serve` would serve together.

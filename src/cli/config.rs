@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
-use super::{Failed, launch, ovms, remote, serve};
+use super::{Failed, environment, launch, ovms, remote, serve};
 use crate::config::ovms::command as ovms_flags;
 use crate::config::server::{self, GivenFlags, Shown};
 use crate::text::table;
@@ -41,6 +41,9 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
     let _repository = ovms::repository(matches, &mut given)?;
     let shown = launch::shown(&serve::settings(&given)?);
     for notice in &given.notices {
+        eprintln!("sequor: {notice}");
+    }
+    for notice in environment::misspelt(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())) {
         eprintln!("sequor: {notice}");
     }
     match remote::wants_json(matches) {

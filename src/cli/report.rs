@@ -120,7 +120,8 @@ fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Setti
         }
         (false, false) => format!("ready in {took} with {good} of {all} models (--strict-readiness=false): {why}"),
         (false, true) => format!(
-            "serving {good} of {all} models after {took}, NOT READY: {why}. Repair or remove it, or start with --strict-readiness=false"
+            "serving {good} of {all} models after {took}, NOT READY: {why}. Repair or remove {}, or start with --strict-readiness=false",
+            if refused.len() > 1 { "them" } else { "it" }
         ),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 
 use super::{Failed, environment, folders, heaps, host, launch, plugin_host, report, variable};
 use crate::config::Fault;
@@ -33,13 +33,23 @@ Durations have a unit (250ms, 5s, 10m), sizes too (512KiB, 64MiB, 4GiB).";
 
 pub(super) fn command() -> Command {
     let (about, examples) = ("Serve the models of a repository over HTTP (8000) and gRPC (8001)", EXAMPLES);
-    Command::new("serve").about(about).after_help(examples).args(server::args()).args(ovms::args())
+    let directory =
+        Arg::new("directory").value_name("DIR").help("Model repository: the same as --model-repository DIR");
+    Command::new("serve")
+        .about(about)
+        .after_help(examples)
+        .arg(directory.conflicts_with("model-repository"))
+        .args(server::args())
+        .args(ovms::args())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let began = Instant::now();
     launch::small_pages();
     let mut given = GivenFlags::from_matches(matches);
+    if let Some(directory) = matches.get_one::<String>("directory") {
+        given.set("model.repository", "DIR".to_owned(), directory.clone());
+    }
     let (_folder, source) = super::ovms::repository(matches, &mut given)?.unzip();
     let settings = settings(&given)?;
     if settings.model.repository.is_empty() {

@@ -56,3 +56,23 @@ fn the_alert_rules_match_the_operate_page() {
         assert!(tests.contains(&format!("alertname: {name}\n")), "no test says when {name} fires");
     }
 }
+
+#[test]
+fn every_query_of_the_dashboard_names_metrics_of_the_reference_page() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
+    let (page, dashboard) = (read("docs/reference/metrics.md"), read("deploy/grafana/sequor.json"));
+    let dashboard: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let queries = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let queries: Vec<&str> = queries.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(queries.len() > 20, "{queries:?}");
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for query in queries {
+        let names = query.split(|c| !is_part(c)).filter(|word| word.starts_with("sequor_"));
+        for name in names {
+            let is_listed = |name: &str| page.contains(&format!("| `{name}` |"));
+            let histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            assert!(is_listed(name) || histogram.is_some_and(is_listed), "{name} in {query}");
+        }
+    }
+}

@@ -55,6 +55,15 @@ fn live_sequences_are_listed_and_text_ids_are_hidden() {
     assert!(lines[2][0].starts_with('#') && lines[2][0].len() == 17 && !list.contains("call-77"), "{list}");
     assert!(list.ends_with("2 of 2 (2 in slots, 0 in backlog)\n"), "{list}");
 
+    let all = output_of(&server, &["sequence", "list", "--sort", "step"]);
+    assert_eq!(
+        all.split_once('\n').map(|(model, rows)| (model, rows.lines().count())),
+        Some(("accumulator_fp32", 4)),
+        "{all}"
+    );
+    let none = output_of(&server, &["sequence", "list", "--resumable"]);
+    assert_eq!(none, "no model has such sequences\n");
+
     let show = |id: &str| output_of(&server, &["sequence", "show", "accumulator_fp32", id]);
     assert!(show("7").lines().nth(1).unwrap().starts_with("7   2     idle"), "{}", show("7"));
     assert!(show("call-77").contains("idle"));

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
@@ -118,6 +119,18 @@ async fn a_closed_websocket_cancels_its_requests_and_a_stopping_server_closes_it
     assert_eq!(rig.drain_while(|| gate.open()).await, Drained::Clean);
     let Message::Close(Some(frame)) = reads.await.unwrap() else { panic!() };
     assert_eq!(frame.code, CloseCode::Away);
+}
+
+#[tokio::test]
+async fn a_client_that_closes_gets_its_close_frame_back() {
+    let rig = Rig::new();
+    let mut socket = open(&rig, "/v2/models/same/stream").await.unwrap();
+    send(&mut socket, &body("a", 1, &json!({}))).await;
+    assert_eq!(read(&mut socket).await["id"], "a");
+    socket.close(Some(CloseFrame { code: CloseCode::Normal, reason: "done".into() })).await.unwrap();
+    let Some(Ok(Message::Close(Some(frame)))) = socket.next().await else { panic!("no Close frame") };
+    assert_eq!(frame.code, CloseCode::Normal);
+    assert!(socket.next().await.is_none(), "and the connection ends");
 }
 
 /// The head of a text message of this length, with a zero mask.

@@ -193,7 +193,9 @@ fn tensor(
     let nesting = Nesting::measure(raw).map_err(|error| wrong(&error))?;
     let shape = shape(input, &nesting, batching).ok_or_else(|| {
         let dims = input.dims.to_wire();
-        wrong(&format!("{} elements do not say which shape of {dims:?} they have; nest the lists", nesting.count))
+        let row = elements_of_row(input, batching);
+        let row = row.map(|count| format!(", or send {count} for one row")).unwrap_or_default();
+        wrong(&format!("{} elements do not say which shape of {dims:?} they have; nest the lists{row}", nesting.count))
     })?;
     permit.grow(data::memory(raw, *dtype, &shape))?;
     let list = if nesting.dims.is_empty() { Some(in_a_list(raw).map_err(|error| wrong(&error))?) } else { None };
@@ -229,6 +231,12 @@ fn shape(input: &TensorMetadata, nesting: &Nesting, batching: bool) -> Option<Sh
     };
     let shape = Shape(dims);
     Some(if batching { shape.with(0, 1) } else { shape })
+}
+
+/// The number of elements of one row of a model with a batch dimension, if its configuration fixes it.
+fn elements_of_row(input: &TensorMetadata, batching: bool) -> Option<u64> {
+    let mut row = input.dims.0.iter().skip(1).map(|dim| dim.fixed());
+    batching.then(|| row.try_fold(1u64, |count, dim| count.checked_mul(dim?))).flatten()
 }
 
 /// The nesting of a value's lists: the length of the first list of each depth, and the number of elements.

@@ -129,7 +129,10 @@ fn sequence_id(key: &str, value: &Value) -> Result<Id, DecodeError> {
     match (value.as_u64(), value.as_str()) {
         (Some(id), _) => Ok(Id::from(id)),
         (_, Some(id)) => text_id(id),
-        _ => Err(wrong_kind(key, "string")),
+        _ => {
+            let text = format!("Unable to parse '{key}': attempt to access JSON non-string as string");
+            Err(DecodeError::malformed(text + " (it is a whole number from 0 on, or a text)"))
+        }
     }
 }
 

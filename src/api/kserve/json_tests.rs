@@ -78,7 +78,8 @@ fn ids_are_numbers_or_texts() {
     assert_eq!(id("18446744073709551615"), Ok(Id::Int(u64::MAX)));
     assert_eq!(id("\"77\""), Ok(Id::Str("77".into())));
     assert_eq!(id("0"), Ok(Id::None));
-    let said = "Unable to parse 'sequence_id': attempt to access JSON non-string as string";
+    let said = "Unable to parse 'sequence_id': attempt to access JSON non-string as string \
+                (it is a whole number from 0 on, or a text)";
     for wrong in ["-1", "1.5", "true", "null"] {
         assert_eq!(id(wrong).expect_err("refused").message, said);
     }

@@ -153,7 +153,7 @@ impl Talk {
                     }
                     sent
                 }
-                SocketEvent::Message(Message::Close(_)) => return,
+                SocketEvent::Message(Message::Close(_)) => return return_close(&mut socket).await,
                 SocketEvent::Message(message) => self.take(message, &mut socket).await,
                 SocketEvent::Gone => return self.give_up(&mut socket).await,
                 SocketEvent::Silent if is_asked => return,
@@ -263,6 +263,11 @@ impl Talk {
         };
         self.waiting.push_back((self.kserve.begin(&self.context, call, request), form));
     }
+}
+
+/// Writes the answer to the client's Close frame, which the library has made. Without it, the client sees a broken connection (1006).
+async fn return_close(socket: &mut WebSocket) {
+    let _ = timeout(GOODBYE, socket.flush()).await;
 }
 
 /// Closes the socket with the reason that the server stops.

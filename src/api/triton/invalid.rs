@@ -90,7 +90,11 @@ fn sentence(model: &str, what: &Invalid) -> String {
         }
         Invalid::StringLength { .. } | Invalid::StringData { .. } | Invalid::StringCount { .. } => strings(model, what),
         Invalid::IdType { control, got, want } => {
-            format!("sequence batching control '{control}' data-type is '{got}', but model '{model}' expects '{want}'")
+            let takes = if *want == DataType::Bytes { "a text" } else { "a whole number" };
+            format!(
+                "sequence batching control '{control}' data-type is '{got}', but model '{model}' expects '{want}' \
+                 (it takes {takes} as sequence_id)"
+            )
         }
         Invalid::IdTooLong { limit } => format!("string correlation ID cannot be longer than {limit} characters"),
         Invalid::StateInput { input } => format!(

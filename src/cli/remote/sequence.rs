@@ -1,5 +1,6 @@
 //! `sequor sequence list | show | drop | export | import | fork | capture`: the sequences of a running server.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -43,7 +44,7 @@ pub(in crate::cli) fn command() -> Command {
 fn list_command() -> Command {
     Command::new("list")
         .about("Sequences that live, or that have ended and are remembered")
-        .arg(model().required_unless_present("model").required(false))
+        .arg(model().required(false).help("The model; all models with such sequences if none is named"))
         .arg(option("model", "MODEL", "The same as MODEL").conflicts_with("of"))
         .arg(option("sort", "BY", "The largest first").value_parser(["age", "idle", "step", "queued", "bytes"]))
         .arg(option("limit", "N", "How many are printed").value_parser(value_parser!(u32)).default_value("20"))
@@ -189,13 +190,40 @@ fn live(row: &ListedSequence, live: &LiveColumns) -> [String; 9] {
 // === the commands ===
 
 /// The model of `list`: its first argument, or `--model`.
-fn listed_model(matches: &ArgMatches) -> &str {
-    let model = if matches.contains_id("of") { "of" } else { "model" };
-    text(matches, model)
+fn listed_model(matches: &ArgMatches) -> Option<&str> {
+    ["of", "model"].into_iter().find_map(|name| matches.get_one::<String>(name)).map(String::as_str)
 }
 
 fn list(matches: &ArgMatches) -> Result<(), Failed> {
-    let mut path = format!("/admin/models/{}/sequences?limit=", segment(listed_model(matches)));
+    let client = Client::from_matches(matches)?;
+    let show: fn(&Sequences) -> String = match (matches.get_flag("ended"), matches.get_flag("resumable")) {
+        (true, _) => ends,
+        (_, true) => kept,
+        _ => lives,
+    };
+    match listed_model(matches) {
+        Some(model) => print(matches, &client.get(&list_path(matches, model))?, |all: Sequences| show(&all)),
+        None => list_all(matches, &client, show),
+    }
+}
+
+/// The sequences of all models, each model with its own table. Models without such sequences are left out.
+fn list_all(matches: &ArgMatches, client: &Client, show: fn(&Sequences) -> String) -> Result<(), Failed> {
+    let models = client.get("/admin/models")?;
+    let names = models.as_array().into_iter().flatten().filter_map(|row| row.get("model")?.as_str());
+    let mut by_model = serde_json::Map::new();
+    for name in names.collect::<BTreeSet<_>>() {
+        by_model.insert(name.to_owned(), client.get(&list_path(matches, name))?);
+    }
+    print(matches, &Value::Object(by_model), |by_model: BTreeMap<String, Sequences>| {
+        let some = by_model.iter().filter(|(_, all)| all.all > 0);
+        let texts: Vec<String> = some.map(|(model, all)| format!("{model}\n{}", show(all))).collect();
+        if texts.is_empty() { "no model has such sequences\n".to_owned() } else { texts.join("\n") }
+    })
+}
+
+fn list_path(matches: &ArgMatches, model: &str) -> String {
+    let mut path = format!("/admin/models/{}/sequences?limit=", segment(model));
     path += &matches.get_one::<u32>("limit").copied().unwrap_or(20).to_string();
     for flag in ["ended", "resumable"] {
         if matches.get_flag(flag) {
@@ -210,12 +238,7 @@ fn list(matches: &ArgMatches) -> Result<(), Failed> {
     if let Some(since) = matches.get_one::<Span>("since") {
         path += &format!("&since={since}");
     }
-    let show: fn(&Sequences) -> String = match (matches.get_flag("ended"), matches.get_flag("resumable")) {
-        (true, _) => ends,
-        (_, true) => kept,
-        _ => lives,
-    };
-    print(matches, &Client::from_matches(matches)?.get(&path)?, |all: Sequences| show(&all))
+    path
 }
 
 const KEPT_HEADS: [&str; 5] = ["ID", "STEP", "V", "BYTES", "LEFT"];

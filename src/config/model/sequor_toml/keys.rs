@@ -221,11 +221,11 @@ section! {
         /// the store, that version stays in memory.
         pub drain: Option<Span>, default "10 min", example "drain = \"1m\"";
         /// What happens to sequences that still live after `drain`. `end`: they end with `retired`. `carry`: each moves to the new version
-        /// between two of its steps, with its state. Both versions must have the same inputs, outputs and states: the same names, types and
-        /// dims. If they differ, or if the model has processors or is an ensemble, the log says so, and the sequences end. Sequences of an
-        /// ensemble that live on a member end as well, and so do sequences that are busy for ten seconds without a pause. If states are
-        /// written while sequences live (`durability.when = "step"` or `"every"`) and the new version has `[durability]` too, a moved sequence
-        /// waits in the store for its next step. If not, a repeated step is not answered again after the move.
+        /// between two of its steps, with its state. A sequence ends all the same, and the log says so, in four cases: the versions differ in
+        /// inputs, outputs or states (names, types or dims); the model has processors, or is an ensemble; the sequence is part of a sequence
+        /// of an ensemble; it is busy for ten seconds without a pause. With `durability.when = "step"` or `"every"`, a moved sequence waits
+        /// in the store for its next step if the new version has `[durability]` too. If not, a repeated step is not answered again after the
+        /// move.
         pub then: Option<WhenDrained>, default "`end`", example "then = \"carry\"";
     }
 }
