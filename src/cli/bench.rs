@@ -7,7 +7,7 @@ use clap::builder::RangedI64ValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgGroup, ArgMatches, Args, Command, FromArgMatches, value_parser};
 
-use super::{Failed, launch, remote};
+use super::{Failed, launch, remote, stdout};
 use crate::bench::{BenchError, BenchPlan, BenchReport, Child, ClientKey, Data, Pace, Recipe, Wanted, drive, process};
 use crate::config::units::Span;
 
@@ -109,8 +109,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let (plan, wanted) = (BenchPlan { key: args.key()?, ..args.plan(child.as_ref()) }, args.wanted());
     let report = threads(&plan)?.block_on(measure(&plan, &wanted)).map_err(|e| failed(&e))?;
     match args.output.as_str() {
-        "json" => println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default()),
-        _ => print!("{report}"),
+        "json" => stdout::line(format_args!("{}", serde_json::to_string_pretty(&report).unwrap_or_default()))?,
+        _ => stdout::text(format_args!("{report}"))?,
     }
     verdict(&report, args.allow_failures)
 }

@@ -18,7 +18,7 @@ use self::finding::{CheckReport, Finding, ServableVersion};
 use super::folders::{is_model, refuse_object_store};
 use super::plugin::machine;
 use super::plugin::scheduler::check::tried;
-use super::{Failed, launch, serve, variable};
+use super::{Failed, launch, serve, stdout, variable};
 use crate::author::trial::TrialOptions;
 use crate::backend::onnx::library::Library;
 use crate::config::fault::code;
@@ -75,8 +75,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         check(root, &repositories, &library, &settings, &mut report)?;
     }
     match matches.get_one::<String>("output").map(String::as_str) {
-        Some("json") => println!("{}", report.json()),
-        _ => print!("{}", report.table()),
+        Some("json") => stdout::line(format_args!("{}", report.json()))?,
+        _ => stdout::text(format_args!("{}", report.table()))?,
     }
     match report.errors() {
         0 => Ok(()),

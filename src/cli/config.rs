@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
-use super::{Failed, environment, launch, ovms, remote, serve};
+use super::{Failed, environment, launch, ovms, remote, serve, stdout};
 use crate::config::ovms::command as ovms_flags;
 use crate::config::server::{self, GivenFlags, Shown};
 use crate::text::table;
@@ -48,9 +48,8 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
     }
     match remote::wants_json(matches) {
         true => remote::print_json(&json!(shown)),
-        false => print!("{}", rows(&shown, matches.get_flag("origin"))),
+        false => stdout::text(format_args!("{}", rows(&shown, matches.get_flag("origin")))),
     }
-    Ok(())
 }
 
 fn rows(shown: &[Shown], with_origin: bool) -> String {

@@ -16,7 +16,7 @@ use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceCl
 use sequor_proto::{InferParameter, ModelInferRequest};
 use tonic::transport::Channel;
 
-use super::{Failed, audio, chart, host, launch};
+use super::{Failed, audio, chart, host, launch, stdout};
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::{Backend, Feed, Fetch, LoadOptions};
 use crate::config::server::{self, GivenFlags};
@@ -93,7 +93,7 @@ pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
         seconds: 0.0,
     };
     let (segments, also_good) = pcm::verdict(&lines, &on_the_whole(&library.path, folder.path(), &padded)?);
-    println!("{text}{segments}");
+    stdout::line(format_args!("{text}{segments}"))?;
     if good && also_good { Ok(()) } else { Err(Failed::Failed("the demo did not come out as it should".to_owned())) }
 }
 

@@ -18,6 +18,9 @@ pub(crate) enum Failed {
     /// The server does not answer.
     #[error("{0}")]
     Unreachable(String),
+    /// The reader of the output has gone. No message follows.
+    #[error("the reader of the output has gone")]
+    ReaderGone,
     /// The server refused the request. `help` is the place in the documentation that explains what to do.
     #[error("{text}")]
     Refused { text: String, help: Option<String> },
@@ -38,6 +41,8 @@ impl Failed {
             Failed::Configuration(_) => 3,
             Failed::Unreachable(_) => 4,
             Failed::Refused { .. } => 5,
+            // A shell reports this for a command that SIGPIPE ends.
+            Failed::ReaderGone => 141,
         }
     }
 }

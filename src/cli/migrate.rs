@@ -8,8 +8,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
-use super::Failed;
 use super::migrate_write::{self, MissingKeys};
+use super::{Failed, stdout};
 use crate::config::Fault;
 use crate::config::fault::code;
 use crate::config::model::{Options, read, versions};
@@ -52,8 +52,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         }
     };
     match matches.get_one::<String>("output").map(String::as_str) {
-        Some("json") => println!("{:#}", migration.as_json()),
-        _ => print!("{}", migration.as_table()),
+        Some("json") => stdout::line(format_args!("{:#}", migration.as_json()))?,
+        _ => stdout::text(format_args!("{}", migration.as_table()))?,
     }
     match migration.count(MigrationVerdict::Cannot) {
         0 => Ok(()),

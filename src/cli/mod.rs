@@ -1,6 +1,8 @@
 //! The command line: one file for each command. This file has their common part: the list and the exit codes.
 //!
-//! Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 4 server unreachable, 5 refused by the server.
+//! Exit codes: 0 ok, 1 failed, 2 usage, 3 configuration, 4 server unreachable, 5 refused by the server, 141 the reader of the output has gone.
+
+#![deny(clippy::print_stdout, reason = "it panics if the reader has gone: `stdout` does not")]
 
 mod audio;
 mod bench;
@@ -26,9 +28,11 @@ mod report;
 mod runtime;
 mod serve;
 mod simulate;
+mod stdout;
 mod terminal;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -82,13 +86,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let Some((name, matches)) = matches.subcommand() else { return ExitCode::from(2) };
-    match run_command(name, matches) {
+    match run_command(name, matches).and_then(|()| stdout::flush()) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(gone @ Failed::ReaderGone) => ExitCode::from(gone.code()),
         Err(failed) => {
-            eprintln!("sequor: {failed}");
-            if let Some(help) = failed.help() {
-                eprintln!("help: {help}");
-            }
+            let help = failed.help().map(|help| format!("help: {help}\n")).unwrap_or_default();
+            // Its reader may have gone, too.
+            let _ = write!(std::io::stderr(), "sequor: {failed}\n{help}");
             ExitCode::from(failed.code())
         }
     }

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use sequor_core::{Dialect, Id};
 use serde::Serialize;
 
-use super::{Failed, launch, serve};
+use super::{Failed, launch, serve, stdout};
 use crate::config::server::GivenFlags;
 use crate::model::{Availability, InferRequest, ModelHandle, NamedTensor, Repository, SequenceStep};
 use crate::state::{Capture, CapturedStep};
@@ -79,8 +79,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     repository.stop();
     let replayed = replayed?;
     match matches.get_one::<String>("output").map(String::as_str) {
-        Some("json") => println!("{}", serde_json::to_string_pretty(&replayed).unwrap_or_default()),
-        _ => print!("{}", table(&replayed)),
+        Some("json") => {
+            stdout::line(format_args!("{}", serde_json::to_string_pretty(&replayed).unwrap_or_default()))?;
+        }
+        _ => stdout::text(format_args!("{}", table(&replayed)))?,
     }
     match replayed.steps - replayed.equal {
         0 => Ok(()),

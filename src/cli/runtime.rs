@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::Failed;
+use super::{Failed, stdout};
 use crate::backend::onnx::install::{self, Installed, Package, Progress};
 use crate::backend::onnx::library::{self, System};
 
@@ -49,14 +49,14 @@ fn install(matches: &ArgMatches) -> Result<(), Failed> {
         Progress::Extracting { bytes } => eprintln!("extracting {} MB ...", bytes / 1_000_000),
     });
     match done.map_err(|e| Failed::Failed(e.to_string()))? {
-        Installed::Now { path, version } => println!("{name} {version} is now {}", path.display()),
-        Installed::Already { path, version } => println!("{name} {version} is already {}", path.display()),
+        Installed::Now { path, version } => stdout::line(format_args!("{name} {version} is now {}", path.display())),
+        Installed::Already { path, version } => {
+            stdout::line(format_args!("{name} {version} is already {}", path.display()))
+        }
     }
-    Ok(())
 }
 
 fn path() -> Result<(), Failed> {
     let library = library::find(None, &System).map_err(|e| Failed::Failed(e.to_string()))?;
-    println!("{}", library.path.display());
-    Ok(())
+    stdout::line(format_args!("{}", library.path.display()))
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 
-use super::Failed;
+use super::{Failed, stdout};
 use crate::config::units::{Size, Span, SpanOrNever};
 use crate::simulate::file::WorkloadFile;
 use crate::simulate::rate::Rate;
@@ -147,8 +147,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let report = experiment.run();
     let took = began.elapsed().as_secs_f64();
     match matches.get_one::<String>("output").map(String::as_str) {
-        Some("json") => print!("{}", report.json()),
-        _ => print!("{}; ran in {took:.1} s\n{}", report.head(), report.table()),
+        Some("json") => stdout::text(format_args!("{}", report.json()))?,
+        _ => stdout::text(format_args!("{}; ran in {took:.1} s\n{}", report.head(), report.table()))?,
     }
     write(matches, &report)
 }

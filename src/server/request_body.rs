@@ -265,6 +265,7 @@ impl Framing {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use http_body_util::BodyExt;
     use http_body_util::StreamBody;
     use tokio_stream::wrappers::ReceiverStream;
@@ -369,6 +370,21 @@ mod tests {
         send(&sender, &message(9)[..7]).await;
         messages.frame().await.unwrap().unwrap();
         assert_eq!(code(&mut messages).await, Some(tonic::Code::Cancelled));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_was_waited_for_is_given_up_at_its_next_byte_if_it_was_too_slow() {
+        for kind in [BodyKind::Whole, BodyKind::Message, BodyKind::Messages] {
+            let (sender, _, mut body) = body(kind, 1000);
+            send(&sender, &message(100)[..9]).await;
+            body.frame().await.unwrap().unwrap();
+            assert!(body.frame().now_or_never().is_none(), "{kind:?}");
+            // The client has taken a minute.
+            body.waiting_since = body.waiting_since.and_then(|since| since.checked_sub(Duration::from_secs(60)));
+            assert!(body.waiting_since.is_some(), "{kind:?}");
+            send(&sender, &[7]).await;
+            assert_eq!(code(&mut body).await, Some(tonic::Code::Cancelled), "{kind:?}");
+        }
     }
 
     #[test]

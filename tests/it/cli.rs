@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::server::Call;
+use crate::server::{Call, models};
 
 fn help(arguments: &[&str]) -> String {
     let message = Call::sequor().arguments(arguments).arguments(["--help"]).end();
@@ -34,6 +34,29 @@ fn help_of_demo() {
 fn help_of_runtime() {
     let pages: Vec<String> = [&["runtime"][..], &["runtime", "install"], &["runtime", "path"]].map(help).into();
     assert_snapshot!(pages.join("\n=====\n"));
+}
+
+/// As behind `| head`, once that has read what it wants.
+#[test]
+fn a_command_whose_reader_has_gone_ends_without_a_message() {
+    let server = Call::serve(models()).start();
+    let repository = models();
+    let commands: [&[&str]; 7] = [
+        &["config", "show"],
+        &["config", "show", "--output", "json"],
+        &["runtime", "path"],
+        &["check", repository.to_str().unwrap()],
+        &["migrate", repository.to_str().unwrap()],
+        &["status"],
+        &["model", "list", "--output", "json"],
+    ];
+    for arguments in commands {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let call = Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string());
+        let ended = call.arguments(arguments).writing_to(writer).end();
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(141), ""), "{arguments:?}");
+    }
 }
 
 #[test]

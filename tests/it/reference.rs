@@ -239,7 +239,7 @@ fn help(path: &[&str], page: &mut String) {
 fn the_cli_page_matches_the_help_of_every_command() {
     let mut page = "# Commands\n\n\
         For everyone who types `sequor`. This page is the `--help` of every command, generated from the program.\n\n\
-        Exit codes of all commands: 0 success, 1 failure, 2 usage, 3 configuration, 4 no answer from the server, 5 refused by the server.\n\n\
+        Exit codes of all commands: 0 success, 1 failure, 2 usage, 3 configuration, 4 no answer from the server, 5 refused by the server, 141 the reader of the output has gone (as behind `| head`).\n\n\
         Flags that name the server (`--server`, `--key-file`, `--tls-ca`, `--tls-cert`, `--tls-key`) and `--output` may stand before the noun,\n\
         before the verb or after it: `sequor --server HOST:PORT plugin list` is `sequor plugin list --server HOST:PORT`.\n"
         .to_owned();

@@ -103,6 +103,12 @@ impl Call {
         self
     }
 
+    /// Writes the program's output here.
+    pub(crate) fn writing_to(mut self, output: impl Into<Stdio>) -> Call {
+        self.command.stdout(output);
+        self
+    }
+
     /// Runs the program until it ends.
     pub(crate) fn end(self) -> Ended {
         self.begin().ended()

@@ -64,6 +64,22 @@ async fn a_classification_names_the_highest_classes() {
     assert_eq!(rig.post("/v2/models/scores/infer", wrong).await.status, 400);
 }
 
+/// The classes of an output whose size is not known before the run.
+#[tokio::test]
+async fn a_classification_of_too_many_classes_is_refused_before_it_runs() {
+    let rig = Rig::new();
+    let answer = async |count: u64| {
+        let output = json!({ "name": "OUTPUT", "parameters": { "classification": count } });
+        let input = json!({ "name": "INPUT", "shape": [1, 3], "datatype": "INT32", "data": [5, 7, 6] });
+        rig.post("/v2/models/same/infer", json!({ "inputs": [input], "outputs": [output] })).await
+    };
+    let all = answer(1 << 20).await;
+    assert_eq!(all.json()["outputs"][0]["data"], json!(["7:1", "6:2", "5:0"]));
+    let refused = answer((1 << 20) + 1).await;
+    let text = "output 'OUTPUT' would have 1048577 classes, the maximum is 1048576; ask for fewer";
+    assert_eq!((refused.status, &refused.json()["error"]), (400, &json!(text)));
+}
+
 fn typed() -> ModelInferRequest {
     let mut request = request("same", "", &[0, 0]);
     request.raw_input_contents.clear();

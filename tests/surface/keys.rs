@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::{Error, http};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 
+use crate::restricted;
 use crate::rig::{Rig, START, exchange, step};
 
 fn keys(path: &Path, keyed: KeyedGroups) -> Option<ClientKeys> {
@@ -148,6 +149,34 @@ async fn only_the_groups_that_are_named_need_a_key() {
             assert_eq!(rig.http(path, header, b"{}").await.status == 401, needs, "{path}");
         }
         assert_ne!(rig.http(path, &[("sequor-key", "s3cret")], b"{}").await.status, 401, "{path}");
+    }
+}
+
+/// Each group by itself, and all but health: every path and call needs a key exactly if its group is among them.
+#[tokio::test]
+async fn each_keyed_group_needs_a_key_on_all_its_paths_and_calls() {
+    let file = file("anna:s3cret");
+    let single = ApiGroup::ALL.map(|group| KeyedGroups::Only(vec![group]));
+    for keyed in single.into_iter().chain([KeyedGroups::AllButHealth]) {
+        let needs = |group: &str| match &keyed {
+            KeyedGroups::Only(groups) => groups.iter().any(|of| of.name() == group),
+            KeyedGroups::AllButHealth => group != "health",
+        };
+        let rig = rig(&file, keyed.clone());
+        for (group, paths) in restricted::PATHS.iter().chain([&restricted::LOGGING]) {
+            for path in *paths {
+                let without = rig.http(path, &[], b"{}").await.status == 401;
+                assert_eq!(without, needs(group), "{keyed:?}: {path}");
+                let with = rig.http(path, &[("sequor-key", "s3cret")], b"{}").await;
+                assert_ne!(with.status, 401, "{keyed:?}: {path}");
+            }
+        }
+        let grpc = channel(rig.addresses.grpc.unwrap()).await;
+        for (group, service, method) in restricted::CALLS {
+            let call = format!("/{service}/{method}");
+            assert_eq!(needs_key(&grpc, &call, None).await, needs(group), "{keyed:?}: {call}");
+            assert!(!needs_key(&grpc, &call, Some(("sequor-key", "s3cret"))).await, "{keyed:?}: {call}");
+        }
     }
 }
 

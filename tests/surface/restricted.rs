@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use crate::rig::{Answer, Rig, exchange};
 
 /// Every path of HTTP, by its group.
-const PATHS: [(&str, &[&str]); 9] = [
+pub(crate) const PATHS: [(&str, &[&str]); 9] = [
     ("health", &["GET /v2/health/live", "GET /v2/health/ready", "GET /livez", "GET /readyz", "GET /healthz"]),
     ("health", &["GET /v2/models/same/ready", "GET /v2/models/same/versions/1/ready", "GET /v1/models/same"]),
     ("metadata", &["GET /v2", "GET /v2/models/same", "GET /v2/models/same/versions/1", "GET /v1/models/same/metadata"]),
@@ -49,13 +49,13 @@ const PATHS: [(&str, &[&str]); 9] = [
     ("statistics", &["GET /v2/models/stats", "GET /v2/models/same/stats"]),
     ("trace", &["GET /v2/trace/setting", "POST /v2/models/same/trace/setting"]),
 ];
-const LOGGING: (&str, &[&str]) = ("logging", &["GET /v2/logging", "POST /v2/logging"]);
+pub(crate) const LOGGING: (&str, &[&str]) = ("logging", &["GET /v2/logging", "POST /v2/logging"]);
 
 const KSERVE: &str = "inference.GRPCInferenceService";
 const PREDICTION: &str = "tensorflow.serving.PredictionService";
 
 /// Calls of gRPC, by their groups.
-const CALLS: [(&str, &str, &str); 17] = [
+pub(crate) const CALLS: [(&str, &str, &str); 17] = [
     ("health", KSERVE, "ServerLive"),
     ("health", KSERVE, "ModelReady"),
     ("health", "grpc.health.v1.Health", "Check"),

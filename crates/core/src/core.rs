@@ -160,6 +160,12 @@ impl Core {
         head.is_some_and(|r| r.ran > 0) || current.is_some_and(|r| r.ran > 0 && r.stage == RequestStage::Running)
     }
 
+    /// The sequences with a row in a batch that runs.
+    pub fn sequences_in(&self, batch: BatchId) -> Vec<Seq> {
+        let reqs = self.batches.get(batch).map_or(&[][..], |batch| &batch.reqs);
+        reqs.iter().filter_map(|req| self.reqs.get(*req)?.seq).collect()
+    }
+
     /// Whether this sequence has a slot.
     pub fn has_slot(&self, seq: Seq) -> bool {
         self.seqs.get(seq).is_some_and(|s| s.placement.is_some())

@@ -75,6 +75,9 @@ faults! {
     ReplayedBeforeItsTurn,
     DeadlinesKept,
     NothingGoesBack,
+    MovedWithoutDeadline,
+    MovedStillAdmitted,
+    AdoptedBesideLive,
 }
 
 #[cfg(feature = "planted")]

@@ -4,6 +4,7 @@
 use crate::core::Core;
 use crate::ending::EndReason;
 use crate::event::{Effect, Refusal, Submit};
+use crate::faults::{Planted, fault};
 use crate::id_chains::IdLookup;
 use crate::ids::{Id, LoadId, Req, Seq};
 use crate::load::LoadState;
@@ -92,7 +93,7 @@ impl Core {
             }
             self.reqs.remove(r.key);
         }
-        let since = self.seqs.get(seq).map_or(now, |s| s.backlogged_at);
+        let (from, since) = self.seqs.get(seq).map_or((to, now), |s| (s.load, s.backlogged_at));
         self.remove(now, seq, EndReason::Spilled, Refusal::Cancelled, out);
         let mut submits = submits.into_iter();
         let Some(first) = submits.next() else { return };
@@ -114,6 +115,11 @@ impl Core {
             && s.stage == Some(Stage::Backlogged)
         {
             s.backlogged_at = since;
+        }
+        // A policy that admits has a time limit for each head of a backlog. The old load has another head now, and the new head may have waited
+        // for longer than that already.
+        for load in [from, to].into_iter().filter(|_| !fault(Planted::MovedWithoutDeadline)) {
+            self.admit_waiting(now, load, out);
         }
     }
 }

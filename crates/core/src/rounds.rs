@@ -11,7 +11,7 @@ use crate::plan::PlannedStep;
 use crate::policy::{Admission, Columns, Decision, Hooks, Picks, PolicyFault, Rejection, columns};
 use crate::request::{RequestStage, RunPlan};
 use crate::round::{Candidate, PolicyAnswer, PolicyQuestion, Round};
-use crate::sequence::Stage;
+use crate::sequence::{Sequence, Stage};
 use crate::time::Time;
 
 impl Core {
@@ -345,7 +345,10 @@ impl Core {
         out: &mut Vec<Effect>,
     ) -> bool {
         let Some(seq) = self.reqs.get(candidate.req).and_then(|r| r.seq) else { return false };
-        if self.seqs.get(seq).is_none_or(|s| s.stage != Some(Stage::Backlogged)) {
+        // A START that has moved waits for another load, which this policy does not decide for.
+        let waits =
+            |s: &Sequence| s.stage == Some(Stage::Backlogged) && (s.load == load || fault(Planted::MovedStillAdmitted));
+        if !self.seqs.get(seq).is_some_and(waits) {
             return false;
         }
         match answer {

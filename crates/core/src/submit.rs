@@ -44,7 +44,7 @@ impl Core {
 
     fn try_submit(&mut self, now: Time, submit: &Submit, out: &mut Vec<Effect>) -> Result<(), Refusal> {
         let found = self.lookup(&submit.id, submit.version);
-        let adopter = submit.adopt_on.filter(|load| !submit.start && self.takes_back(now, *load));
+        let adopter = submit.adopt_on.filter(|load| !submit.start && self.may_adopt(now, *load, &submit.id));
         let target = adopter.or_else(|| self.target(submit.version));
         if let Some(seq) = found.live
             && !(submit.start && self.moves_on(seq, target, submit))
@@ -70,6 +70,13 @@ impl Core {
         }
         self.begin(now, load, id, submit, out);
         Ok(())
+    }
+
+    /// Whether a step of an id may begin a sequence on a load that is perhaps retired. A version has one live sequence of an id.
+    fn may_adopt(&self, now: Time, load: LoadId, id: &Id) -> bool {
+        let version = self.load(load).map(|load| load.spec.version);
+        let is_free = self.lookup(id, version).live.is_none() || fault(Planted::AdoptedBesideLive);
+        self.takes_back(now, load) && is_free
     }
 
     /// Lets a sequence whose id goes to a new one end after its queue.

@@ -70,6 +70,22 @@ fn a_version_has_one_live_sequence_of_an_id() {
     assert_eq!(rig.core.find(&Id::Int(7), None), None);
 }
 
+/// A step may name a version on which its id does not live, and bring a state that another load continues.
+#[test]
+fn a_state_is_not_adopted_on_a_version_with_a_live_sequence_of_its_id() {
+    let mut rig = Rig::new(spec(oldest(4), 1));
+    let newer = LoadId::new(1, std::num::NonZeroU32::MIN);
+    rig.apply(Event::Loaded(newer, LoadSpec { version: 2, ..spec(oldest(4), 1) }));
+    rig.submit_with(7, true, false, |s| s.version = Some(1));
+    let first = rig.core.find(&Id::Int(7), None);
+    rig.submit_with(7, false, true, |s| {
+        (s.version, s.adopt, s.adopt_on) = (Some(2), Some(4), Some(LoadId::FIRST));
+    });
+    let live = |load: LoadId| rig.core.usage(load).live;
+    assert_eq!((live(LoadId::FIRST), live(newer)), (1, 1));
+    assert!(first.is_some() && rig.core.find(&Id::Int(7), Some(1)) == first);
+}
+
 /// A load may have more slots than a `u32` counts.
 #[test]
 fn the_slots_of_all_instances_may_exceed_what_is_counted() {

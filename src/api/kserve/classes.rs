@@ -131,20 +131,35 @@ impl PartialEq for RankedScore {
 
 impl Eq for RankedScore {}
 
-/// Keeps no more than `count` scores at a time, however long the row is.
-fn pick<const N: usize>(row: &[u8], count: usize, read: impl Fn([u8; N]) -> Score) -> Vec<(usize, Score)> {
-    let mut kept: BinaryHeap<RankedScore> = BinaryHeap::with_capacity(count);
-    for (index, bytes) in row.as_chunks::<N>().0.iter().enumerate() {
-        let next = RankedScore { index, score: read(*bytes) };
-        if kept.len() < count {
-            kept.push(next);
-        } else if let Some(mut worst) = kept.peek_mut()
+/// The highest scores so far. It keeps no more than `count` of them, however long the row is.
+struct HighestScores {
+    count: usize,
+    kept: BinaryHeap<RankedScore>,
+}
+
+impl HighestScores {
+    fn new(count: usize) -> HighestScores {
+        HighestScores { count, kept: BinaryHeap::with_capacity(count) }
+    }
+
+    fn add(&mut self, index: usize, score: Score) {
+        let next = RankedScore { index, score };
+        if self.kept.len() < self.count {
+            self.kept.push(next);
+        } else if let Some(mut worst) = self.kept.peek_mut()
             && next < *worst
         {
             *worst = next;
         }
     }
-    kept.into_sorted_vec().into_iter().map(|RankedScore { index, score }| (index, score)).collect()
+}
+
+fn pick<const N: usize>(row: &[u8], count: usize, read: impl Fn([u8; N]) -> Score) -> Vec<(usize, Score)> {
+    let mut highest = HighestScores::new(count);
+    for (index, bytes) in row.as_chunks::<N>().0.iter().enumerate() {
+        highest.add(index, read(*bytes));
+    }
+    highest.kept.into_sorted_vec().into_iter().map(|RankedScore { index, score }| (index, score)).collect()
 }
 
 #[cfg(test)]
@@ -187,6 +202,15 @@ mod tests {
                 assert_eq!(texts(&classify(&tensor, count, false, &[])), want, "{scores:?}");
             }
         }
+    }
+
+    #[test]
+    fn memory_is_taken_for_the_classes_that_are_asked_for_alone() {
+        let mut highest = HighestScores::new(3);
+        for n in 0..10_000_i64 {
+            highest.add(n as usize, Score::Int(n * 7919 % 10_007));
+        }
+        assert!(highest.kept.len() == 3 && highest.kept.capacity() < 100, "{}", highest.kept.capacity());
     }
 
     #[test]

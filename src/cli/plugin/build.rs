@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Failed, failed, machine, remote};
 use crate::author::{self, Machine, Project};
+use crate::cli::stdout;
 
 pub(super) fn command() -> Command {
     let path = || value_parser!(PathBuf);
@@ -49,13 +50,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         let out = matches.get_one::<PathBuf>("out").unwrap_or(folder);
         for built in author::build(&project, out, &machine).map_err(failed)? {
             if !quiet && !as_json {
-                println!("{}   {:.0} KB", built.path.display(), built.bytes as f64 / 1e3);
+                stdout::line(format_args!("{}   {:.0} KB", built.path.display(), built.bytes as f64 / 1e3))?;
             }
             all.push(json!({ "file": built.path, "bytes": built.bytes }));
         }
     }
     if as_json {
-        remote::print_json(&all.into());
+        remote::print_json(&all.into())?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::world::{GivenComponent, Printed};
 use super::{Failed, file, machine, remote, worlds};
 use crate::author::Machine;
+use crate::cli::stdout;
 
 pub(super) fn command() -> Command {
     let about = "Check that a server would load the components, and try them on made-up candidates or cases; exit 3 if a server would refuse one";
@@ -32,12 +33,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
             continue;
         }
         match checked {
-            Ok(good) => println!("{}   ok   {}", path.display(), good.text),
-            Err(what) => println!("{what}"),
+            Ok(good) => stdout::line(format_args!("{}   ok   {}", path.display(), good.text))?,
+            Err(what) => stdout::line(format_args!("{what}"))?,
         }
     }
     if as_json {
-        remote::print_json(&all.into());
+        remote::print_json(&all.into())?;
     }
     if wrong == 0 {
         return Ok(());

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{Failed, failed, machine};
 use crate::author::{self, Project};
+use crate::cli::stdout;
 use crate::cli::terminal::Leave;
 
 /// How often the sources are checked.
@@ -22,7 +23,7 @@ pub(super) fn on_every_change(folder: &Path, mut round: impl FnMut() -> Result<S
             match round() {
                 Err(gone @ Failed::Unreachable(_)) => return Err(gone),
                 Err(wrong) => eprintln!("{wrong}"),
-                Ok(line) => println!("{line}"),
+                Ok(line) => stdout::line(format_args!("{line}"))?,
             }
         }
         if stop.within(LOOK) {

@@ -8,6 +8,7 @@ use super::{Failed, failed, machine, remote};
 use crate::author::doctor;
 use crate::author::language::{Found, Language};
 use crate::author::languages::{LANGUAGES, named};
+use crate::cli::stdout;
 
 pub(super) fn command() -> Command {
     let languages = PossibleValuesParser::new(LANGUAGES.map(Language::name));
@@ -31,12 +32,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
             Found::Missing(what) => ("missing", "missing", what),
         };
         if !remote::wants_json(matches) {
-            println!("{language:<8}{how:<20}{what}");
+            stdout::line(format_args!("{language:<8}{how:<20}{what}"))?;
         }
         all.push(json!({ "language": language, "state": state, "what": what }));
     }
     if remote::wants_json(matches) {
-        remote::print_json(&all.into());
+        remote::print_json(&all.into())?;
     }
     if found.iter().all(|(_, found)| matches!(found, Found::Missing(_))) {
         return Err(Failed::Failed("there is no language to write plug-ins in".to_owned()));

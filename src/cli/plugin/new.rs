@@ -13,6 +13,7 @@ use crate::author::rust::Rust;
 use crate::author::template;
 use crate::author::world::AuthorWorld;
 use crate::author::worlds::{self, WORLDS};
+use crate::cli::stdout;
 
 pub(super) fn command() -> Command {
     let languages = LANGUAGES.map(Language::name);
@@ -56,11 +57,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let folder = matches.get_one::<PathBuf>("dir").cloned().unwrap_or_else(|| PathBuf::from(name));
     template::write(name, world, language, &folder).map_err(failed)?;
     if remote::wants_json(matches) {
-        remote::print_json(
+        return remote::print_json(
             &json!({ "name": name, "world": world.name(), "language": language.name(), "folder": folder }),
         );
-        return Ok(());
     }
-    println!("{}   next: cd {} && sequor plugin build", folder.display(), folder.display());
-    Ok(())
+    stdout::line(format_args!("{}   next: cd {} && sequor plugin build", folder.display(), folder.display()))
 }

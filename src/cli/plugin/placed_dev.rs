@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::{Failed, dev_loop, remote};
 use crate::cli::remote::client::{Client, segment};
 use crate::cli::remote::component;
+use crate::cli::stdout;
 use crate::scheduling::report::Summary;
 
 /// The words of this command for a plug-in of one world.
@@ -128,11 +129,10 @@ impl PlacedDev {
         let sha256 = self.replace(file.path())?;
         let PlacedDev { name, model, words, .. } = self;
         if self.as_json {
-            println!("{}", json!({ "plugin": name, "sha256": sha256, "model": model }));
+            stdout::line(format_args!("{}", json!({ "plugin": name, "sha256": sha256, "model": model })))
         } else {
-            println!("{name} {} {model} as before", words.does);
+            stdout::line(format_args!("{name} {} {model} as before", words.does))
         }
-        Ok(())
     }
 }
 

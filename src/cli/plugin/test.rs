@@ -6,6 +6,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 
 use super::world::{self, GivenComponent, Printed, Tested};
 use super::{Failed, failed, file, machine, remote, worlds};
+use crate::cli::stdout;
 
 pub(super) fn command() -> Command {
     let cases = Arg::new("case").long("case").value_name("FILE").value_parser(value_parser!(PathBuf)).num_args(1..);
@@ -28,14 +29,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
                 worlds::of_component(&bytes).test(given, &case)?;
             wrong += u32::from(!is_good);
             if !as_json {
-                print!("{text}");
+                stdout::text(format_args!("{text}"))?;
             }
             all.push(json);
         }
     }
     let cases = all.len();
     if as_json {
-        remote::print_json(&all.into());
+        remote::print_json(&all.into())?;
     }
     if wrong > 0 {
         return Err(Failed::Failed(format!("{wrong} of {cases} cases are not as expected")));

@@ -11,6 +11,7 @@ use super::scheduler::SchedulerCommands;
 use super::world::{GivenComponent, Printed, WorldCommands};
 use super::{Failed, remote};
 use crate::author::Project;
+use crate::cli::stdout;
 use sequor_wasm::manifest;
 
 /// All worlds. The first also handles components that name no world.
@@ -50,11 +51,11 @@ pub(super) fn each(
         if as_json {
             all.push(json);
         } else {
-            print!("{text}");
+            stdout::text(format_args!("{text}"))?;
         }
     }
     if as_json {
-        remote::print_json(&all.into());
+        remote::print_json(&all.into())?;
     }
     Ok(())
 }

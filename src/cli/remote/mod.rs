@@ -27,7 +27,7 @@ use clap::{Arg, ArgMatches, value_parser};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Failed;
+use super::{Failed, stdout};
 
 /// Default address of the admin listener.
 pub(super) const SERVER: &str = "127.0.0.1:8003";
@@ -79,12 +79,10 @@ fn print<T: DeserializeOwned>(
     render: impl FnOnce(T) -> String,
 ) -> Result<(), Failed> {
     if wants_json(matches) {
-        print_json(answer);
-        return Ok(());
+        return print_json(answer);
     }
     let read = T::deserialize(answer).map_err(|e| misunderstood(&e))?;
-    print!("{}", render(read));
-    Ok(())
+    stdout::text(format_args!("{}", render(read)))
 }
 
 /// The failure of a command that cannot read the server's answer.
@@ -92,6 +90,6 @@ fn misunderstood(error: &serde_json::Error) -> Failed {
     Failed::Failed(format!("the server's answer is not understood, it may be of another version: {error}"))
 }
 
-pub(super) fn print_json(value: &Value) {
-    println!("{}", serde_json::to_string_pretty(value).unwrap_or_default());
+pub(super) fn print_json(value: &Value) -> Result<(), Failed> {
+    stdout::line(format_args!("{}", serde_json::to_string_pretty(value).unwrap_or_default()))
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::advice::{known, replaceable, served};
 use super::client::{Client, RequestPayload, segment};
 use super::{args, component, print, text, wants_json};
-use crate::cli::{CommandFn, Failed};
+use crate::cli::{CommandFn, Failed, stdout};
 use crate::config::units::{Span, human};
 use crate::scheduling::report::{Attached, BindingState, Summary};
 use crate::text::numbers::{pair, rate};
@@ -332,7 +332,7 @@ fn logs(matches: &ArgMatches) -> Result<(), Failed> {
         let lines: Vec<LogLine> = serde_json::from_value(answer).map_err(|e| Failed::Failed(e.to_string()))?;
         for line in &lines {
             after = line.serial;
-            print_line(line, wants_json(matches));
+            print_line(line, wants_json(matches))?;
         }
         if !follow {
             return Ok(());
@@ -342,13 +342,12 @@ fn logs(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 /// Prints each line separately, so that programs can follow the log, too.
-fn print_line(line: &LogLine, as_json: bool) {
+fn print_line(line: &LogLine, as_json: bool) -> Result<(), Failed> {
     if as_json {
-        println!("{}", serde_json::to_string(line).unwrap_or_default());
-        return;
+        return stdout::line(format_args!("{}", serde_json::to_string(line).unwrap_or_default()));
     }
     let at = humantime::format_rfc3339_millis(line.at);
-    println!("{at} {:<5} {}", line.level.to_uppercase(), line.message);
+    stdout::line(format_args!("{at} {:<5} {}", line.level.to_uppercase(), line.message))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::readings::{ServerActivity, StatusReading};
 use super::top_screen::{fitted, screen};
 use super::{args, print_json, wants_json};
 use crate::cli::Failed;
+use crate::cli::stdout;
 use crate::cli::terminal::{Leave, Terminal};
 use crate::config::units::Span;
 
@@ -48,8 +49,8 @@ pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         let after = read(&client)?;
         let activity = ServerActivity::between(&before, &after);
         match wants_json(matches) {
-            true => print_json(&serde_json::to_value(&activity).unwrap_or_default()),
-            false => println!("{}", screen(&activity)),
+            true => print_json(&serde_json::to_value(&activity).unwrap_or_default())?,
+            false => stdout::line(format_args!("{}", screen(&activity)))?,
         }
         if matches.get_flag("once") {
             return Ok(());

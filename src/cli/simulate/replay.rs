@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Failed;
 use super::files::file_name;
 use crate::cli::plugin_host::cache;
+use crate::cli::stdout;
 use crate::scheduling::guest::Source as _;
 use crate::scheduling::guest::Strike;
 use crate::scheduling::round_file::{Answer, Question, Rejected, ReplayOutcome, RoundFile};
@@ -25,19 +26,18 @@ pub(super) fn run(file: &Path, policy: &str) -> Result<(), Failed> {
     let text = std::fs::read_to_string(file).map_err(|e| in_file(e.to_string()))?;
     let round = RoundFile::read(&text).map_err(in_file)?;
     let component = component(Path::new(policy))?;
-    print!("{}", before(&round, &component));
+    stdout::text(format_args!("{}", before(&round, &component)))?;
     let mut guest =
         component.guest(Arc::new(PrintingServices), round.limits()).map_err(|error| Failed::Failed(error.what))?;
     match round.ask(&mut guest) {
         ReplayOutcome::Unconfigured(what) => Err(Failed::Failed(format!("it does not take its configuration: {what}"))),
         ReplayOutcome::Failed(error) => Err(still(&error.into())),
         ReplayOutcome::Answered(answer, Err(strike)) => {
-            println!("now   {}", sentence(&answer, &round.question));
+            stdout::line(format_args!("now   {}", sentence(&answer, &round.question)))?;
             Err(still(&strike))
         }
         ReplayOutcome::Answered(answer, Ok(())) => {
-            println!("now   {}; the core takes it", sentence(&answer, &round.question));
-            Ok(())
+            stdout::line(format_args!("now   {}; the core takes it", sentence(&answer, &round.question)))
         }
     }
 }
@@ -114,7 +114,8 @@ struct PrintingServices;
 impl Services for PrintingServices {
     fn log(&self, level: u32, message: &str) {
         let level = ["error", "warn", "info"].get(usize::try_from(level).unwrap_or(usize::MAX)).unwrap_or(&"debug");
-        println!("log   {level}: {message}");
+        // The command ends with its next line.
+        let _ = stdout::line(format_args!("log   {level}: {message}"));
     }
 
     fn metric_add(&self, _: &CounterName, _: f64) {}

@@ -3,10 +3,11 @@
 //! A run has two halves. [`Executor::submit`] submits the whole run, with the commit of its states. [`Submitted::wait`] waits for the device
 //! and splits the outputs (`submitted`). On the host, the first half does all the work. This file knows no lock and no client.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::backend::{Fetch, Graph};
+use crate::backend::{BackendError, Fetch, Graph};
 use crate::batch::Staging;
 use crate::config::model::settings::Scheduling;
 use crate::config::units::human;
@@ -206,7 +207,7 @@ impl Executor {
         for (sink, place) in wiring.outputs.iter().zip(&mut held.pooled) {
             fetches.push(self.outputs.fetch(store, bound, *sink, place)?);
         }
-        let ran = context.run(&feeds, &mut fetches);
+        let ran = caught(|| context.run(&feeds, &mut fetches));
         let produced = fetches.into_iter().map(|fetch| match fetch {
             Fetch::New(produced) => produced,
             Fetch::Into { .. } => None,
@@ -252,6 +253,16 @@ impl Executor {
         };
         Ok(batch.iter().map(row).collect())
     }
+}
+
+/// A panic in a backend is a failed run: nothing is committed yet, and a context keeps nothing from one run to the next.
+fn caught(run: impl FnOnce() -> Result<(), BackendError>) -> Result<(), BackendError> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let why = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied());
+        let what = format!("the backend has panicked: {}", why.unwrap_or("see the server's log"));
+        tracing::error!(what, "a fault of the server's own code: report it");
+        Err(BackendError(what))
+    })
 }
 
 /// Reserves memory for the states that grow in this run. Sequences that end with it need none. `rows` has one entry per row of the batch.

@@ -1,7 +1,7 @@
 //! Follows a batch from the core and back: which rows run, and how each row ends. A row that fails does not fail the others.
 
 use bytes::Bytes;
-use sequor_core::{Batch, Dim, Req, RowEnd, Seq, Shape};
+use sequor_core::{Batch, BatchId, Dim, Req, RowEnd, Seq, Shape};
 
 use crate::backend::BackendError;
 use crate::batch::Staging;
@@ -53,6 +53,10 @@ impl BatchRun {
         let dispositions = work.iter().flatten().map(|w| disposition(load, slots, full.as_ref(), w)).collect();
         let runnable = runnable(load, slots, full.as_ref(), work);
         (BatchRun { batch, jobs, dispositions }, runnable)
+    }
+
+    pub(super) fn id(&self) -> BatchId {
+        self.batch.id
     }
 
     /// Stores the result of every request in its job. `ran` has one result for each row that ran.

@@ -1,10 +1,11 @@
 //! The part that all threads of an instance share: which instance it is, and the steps that run no batch.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use sequor_core::{
-    Decision, Instance, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Seq, SlotOp, StateAt, Time,
+    BatchId, Decision, Instance, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Seq, SlotOp, StateAt, Time,
 };
 use sequor_wasm::urgency;
 
@@ -80,6 +81,18 @@ impl Identity {
         }
         self.model.give_back(batch);
         self.next_permitted(permit)
+    }
+
+    /// Carries out a part of a batch's way. If it panics, the batch is given back as lost, and the instance goes on. A panic here is a fault of
+    /// the server's own code. One of a backend is a failed run already (`execute`).
+    pub(super) fn guard<T>(&self, batch: BatchId, part: impl FnOnce() -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(part));
+        if done.is_err() {
+            let model = &self.model.name;
+            tracing::error!(model, "the thread of an instance has panicked: the sequences of its batch end; report it");
+            self.model.lose(batch);
+        }
+        done.ok()
     }
 
     /// Sleeps until this time, or until the thread is woken.

@@ -111,10 +111,11 @@ pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
     loop {
         match in_flight.next() {
             NextCompletion::Complete(batch) => {
-                let (finished, staging) = batch.wait(load);
-                // Before the core gets the result, because it may hand out the next batch at once.
-                in_flight.give_back(staging);
-                model.give_back(finished);
+                if let Some((finished, staging)) = identity.guard(batch.run.id(), || batch.wait(load)) {
+                    // Before the core gets the result, because it may hand out the next batch at once.
+                    in_flight.give_back(staging);
+                    model.give_back(finished);
+                }
                 if in_flight.completed() {
                     load.wake(instance.n);
                 }

@@ -44,7 +44,11 @@ impl Pipeline {
                 }
             }
             step = match step {
-                Step::Run(taken) => self.begin(identity, completion, taken),
+                Step::Run(taken) => {
+                    let id = taken.batch.id;
+                    let next = identity.guard(id, || self.begin(identity, completion, taken));
+                    next.unwrap_or_else(|| identity.next())
+                }
                 Step::Tidy(ops) => identity.tidy(&mut self.executor.slots, &ops),
                 Step::Ask(round, decider) => identity.ask(round, decider.as_ref()),
                 Step::Sleep(until) => {

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use super::batch_run::{BatchRun, one_by_one};
 use super::identity::Identity;
 
+use sequor_core::Time;
+
 use crate::batch::Staging;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::{Executor, RowOutcome, RowWork, RunError, RunSize, RunTimes};
 use crate::model::load::InlineStep;
 use crate::model::runtime::RunPermit;
-use crate::model::sequences::{Step, TakenBatch};
+use crate::model::sequences::{FinishedBatch, Step, TakenBatch};
 use crate::scheduling::Decider;
 use crate::sync::Mutex;
 use crate::telemetry::StepPath;
@@ -96,6 +98,15 @@ impl SerialInstance {
         thread: Option<&ExecutorHandle>,
         permit: &mut Option<RunPermit>,
     ) -> Step {
+        let id = taken.batch.id;
+        match self.identity.guard(id, || self.finish(running, taken, thread.is_some())) {
+            Some((finished, now)) => self.identity.complete_at(finished, now, thread, permit),
+            None => self.identity.next_permitted(permit),
+        }
+    }
+
+    /// Runs a batch. Returns it with the time of its end.
+    fn finish(&self, running: &mut RunningInstance, taken: TakenBatch, is_inline: bool) -> (FinishedBatch, Time) {
         let stopwatch = self.identity.model.stopwatch();
         let RunningInstance { executor, staging, is_warm, .. } = running;
         let load = &self.identity.load;
@@ -104,12 +115,12 @@ impl SerialInstance {
         let ran = self.attempt(executor, staging, work);
         let now = self.identity.model.now();
         if runs_a_graph {
-            load.metrics.stepped(if thread.is_some() { StepPath::Inline } else { StepPath::HandedOver });
+            load.metrics.stepped(if is_inline { StepPath::Inline } else { StepPath::HandedOver });
             if std::mem::replace(is_warm, true) {
                 load.inline_gate.note(stopwatch.elapsed(), now);
             }
         }
-        self.identity.complete_at(run.end(load, ran), now, thread, permit)
+        (run.end(load, ran), now)
     }
 
     /// Runs a batch. If that fails, runs its rows one by one. Returns one result for each real row.

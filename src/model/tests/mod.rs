@@ -18,6 +18,7 @@ mod initializers;
 mod inline_steps;
 mod machine;
 mod panics;
+mod panics_of_instances;
 mod pending_ends;
 mod processors;
 mod rates;

@@ -1,17 +1,23 @@
 //! The store gets the changes of a sequence in the order in which they were made, whichever threads make them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use sequor_core::Id;
+use tempfile::TempDir;
 
 use super::machine::{Machine, OLDEST, answered, start};
-use super::request;
+use super::{CONFIG, load, processors, request};
 use crate::backend::mock::MockBackend;
-use crate::model::Repository;
+use crate::model::*;
+use crate::processing::PlaceRules;
+use crate::state::tier::{self, ClosedTask};
+use crate::telemetry::Metrics;
 
 /// States are written after each step, and answers do not wait for that.
 const EVERY_STEP: &str = "every\"\nevery = 1 # \"";
@@ -73,4 +79,61 @@ fn a_sequence_that_ends_with_a_running_step_leaves_no_state_in_the_store() {
     assert_eq!(server.repository.live(), 0);
     server.stop();
     assert_eq!(machine.serve().resumable(), []);
+}
+
+/// The store. It notes what is queued, and whether the model was locked then.
+#[derive(Debug)]
+struct WatchedStore {
+    store: Arc<SequenceStore>,
+    model: OnceLock<Weak<sequences::ModelScheduler>>,
+    /// The steps of the sequence.
+    queued: Mutex<Vec<(u64, bool)>>,
+}
+
+impl StateTier for WatchedStore {
+    fn seal(&self, batch: BatchToSeal, sealed: Sealed) -> Option<ClosedTask> {
+        let model = self.model.get().and_then(Weak::upgrade).unwrap();
+        let step = batch.states.first().map_or(0, |state| state.step);
+        self.queued.lock().push((step, model.table.try_lock().is_none()));
+        self.store.seal(batch, sealed)
+    }
+
+    fn wake(&self) {
+        StateTier::wake(&*self.store);
+    }
+}
+
+/// A sequence goes on while its reply is being stored. Only under the lock can the state of the step behind not overtake that of the reply.
+#[test]
+fn the_states_of_replies_and_of_steps_behind_them_are_queued_in_their_order_under_the_lock() {
+    let folder = TempDir::new().unwrap();
+    let model = folder.path().join("sum");
+    fs_err::create_dir_all(model.join("1")).unwrap();
+    fs_err::write(model.join("config.pbtxt"), CONFIG).unwrap();
+    fs_err::write(model.join("1/model.onnx"), "accumulate INT32").unwrap();
+    fs_err::write(model.join("sequor.toml"), format!("{}[durability]\nwhen = \"step\"\n", processors::TOML)).unwrap();
+    fs_err::write(folder.path().join("guest.wasm"), processors::guest().component()).unwrap();
+    let opened = tier::open(&folder.path().join("state"), u64::MAX, Duration::ZERO).unwrap();
+    let clock = Clock::manual();
+    let store = Arc::new(SequenceStore::new(Arc::new(opened.tier), 1, clock.clone()).unwrap());
+    let watched = WatchedStore { store: Arc::clone(&store), model: OnceLock::new(), queued: Mutex::default() };
+    let watched = Arc::new(watched);
+    let options = RepositoryOptions {
+        reply_pool: 1 << 20,
+        store: Some(store),
+        tier: Some(Arc::clone(&watched) as Arc<dyn StateTier>),
+        clock,
+        ..RepositoryOptions::default()
+    };
+    let repository = Repository::new(Arc::new(MockBackend::new()), options, Metrics::new(true)).unwrap();
+    let rules = PlaceRules { dir: Some(folder.path().to_owned()), strikes: 3, ..PlaceRules::default() };
+    repository.run_processors(rules, Box::new(processors::component)).unwrap();
+    load(&repository, &model);
+    let of_model = repository.0.catalog.entries.read()["sum"].model.clone().unwrap();
+    watched.model.set(Arc::downgrade(&of_model)).unwrap();
+    let steps = [request(7, 5, start), request(7, 1001, |_| {}), request(7, 1, |_| {})];
+    let pending: Vec<Pending> = steps.into_iter().map(|step| repository.submit(step).unwrap()).collect();
+    pending.into_iter().for_each(|step| drop(answered(step)));
+    assert_eq!(*watched.queued.lock(), [1, 2, 3].map(|step| (step, true)));
+    repository.stop();
 }

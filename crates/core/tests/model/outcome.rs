@@ -84,6 +84,8 @@ impl Outcome {
             "first state",
             "next run",
             "brings a state",
+            "continues on a retired load",
+            "moved before it began",
         ];
         self.rare_of(&all, least)
     }

@@ -26,7 +26,9 @@ impl World {
             x if x < 45 => self.some_thread(),
             x if x < 57 => self.some_flight(),
             x if x < 72 || busy > 12 => self.some_stage(),
-            x if x < 97 => self.time_passes(),
+            x if x < 96 => self.time_passes(),
+            96 if self.disk.is_none() => self.moves_starts(),
+            97 => self.time_passes(),
             98 => self.cancels(),
             _ => self.rarely(),
         }
@@ -63,6 +65,14 @@ impl World {
         };
         if !submit.start && self.rng.percent(50) {
             submit.adopt = Some(self.rng.below(4));
+            if self.rng.percent(40) {
+                let load = &self.refer.loads[self.rng.index(self.refer.loads.len())];
+                submit.adopt_on = Some(load.key);
+                let stays = load.retired.is_some() && load.stays && !load.gone;
+                if stays && self.core.takes_back(self.now, load.key) {
+                    count(&mut self.counts.prepared, "continues on a retired load", 1);
+                }
+            }
             self.store.found.insert(submit.req, hash);
             count(&mut self.counts.prepared, "brings a state", 1);
         }
@@ -395,12 +405,69 @@ impl World {
         if open.is_empty() || (open.len() < 2 && self.rng.percent(80)) {
             return self.loads();
         }
-        let load = self.refer.loads[*self.rng.pick(&open)].key;
+        let ix = *self.rng.pick(&open);
+        let load = self.refer.loads[ix].key;
+        // Like a driver that replaces a load: first its waiting STARTs move on, then it stays if it is needed.
+        if self.disk.is_none() && self.rng.percent(40) {
+            self.moves_all(ix)?;
+        }
+        if self.disk.is_none() && self.refer.loads[ix].retired.is_none() && self.rng.percent(40) {
+            self.apply(Event::Stay(load))?;
+        }
         let until = match self.rng.below(6) {
             0 => Time::NEVER,
             1 => self.now,
             _ => Time(self.now.0 + self.rng.below(400)),
         };
         self.apply(Event::Retire { load, until })
+    }
+
+    /// Moves the waiting STARTs of a load to another one.
+    fn moves_all(&mut self, load: usize) -> Checked {
+        let (from, to) = (self.refer.loads[load].key, self.rng.index(self.refer.loads.len()));
+        if self.refer.loads[to].gone {
+            return Ok(());
+        }
+        self.apply(Event::Tick)?;
+        let waiting = self.core.waiting_starts(from);
+        let of = |seq: &Seq| self.names.get(seq).map(|(n, ..)| *n);
+        let (got, want) = (waiting.iter().filter_map(of).collect::<Vec<_>>(), self.refer.waiting_starts(load));
+        hold!(got == want, "those move that wait and have not begun", "{got:?}, model {want:?}");
+        waiting.into_iter().try_for_each(|seq| self.moves(seq, to))
+    }
+
+    /// Any sequence, to any load. Most of them may not move.
+    fn moves_starts(&mut self) -> Checked {
+        let load = self.rng.index(self.refer.loads.len());
+        if self.rng.percent(20) {
+            return self.moves_all(load);
+        }
+        let to = self.rng.index(self.refer.loads.len());
+        let waiting = self.refer.backlog(load);
+        let all: Vec<N> = if self.rng.percent(80) { waiting } else { self.refer.seqs.iter().map(|s| s.n).collect() };
+        if all.is_empty() || self.refer.loads[to].gone {
+            return Ok(());
+        }
+        let n = *self.rng.pick(&all);
+        self.apply(Event::Tick)?;
+        let key = self.refer.seqs.iter().find(|s| s.n == n).and_then(|s| s.key);
+        key.map_or(Ok(()), |seq| self.moves(seq, to))
+    }
+
+    fn moves(&mut self, seq: Seq, to: usize) -> Checked {
+        let key = self.refer.loads[to].key;
+        let n = self.refer.seqs.iter().find(|s| s.key == Some(seq)).map(|s| s.n);
+        let want = n.is_some_and(|n| self.refer.may_move(self.now.0, n, to));
+        let got = self.core.may_move(self.now, seq, key);
+        hold!(got == want, "those move that wait and have not begun", "{seq:?} to {to}: {got}, model {want}");
+        // What a driver has prepared for a load does not move to another one.
+        let is_lent = |req: &Req| self.witness.get(*req).is_some_and(|sent| sent.lent);
+        if self.core.requests_of(seq).iter().any(is_lent) {
+            return Ok(());
+        }
+        if got {
+            count(&mut self.counts.prepared, "moved before it began", 1);
+        }
+        self.apply(Event::MoveStart(seq, key))
     }
 }

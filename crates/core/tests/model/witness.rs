@@ -30,6 +30,8 @@ pub struct Sent {
     pub seq: Option<Seq>,
     pub rows: u32,
     pub shape: u64,
+    /// Whether the driver has prepared it, or does so now.
+    pub lent: bool,
     pub fate: Fate,
     /// Number of its runs if no run fails; 0 is answered without one.
     pub steps: u32,
@@ -95,6 +97,7 @@ impl Witness {
             seq: None,
             rows: submit.meta.rows,
             shape: submit.meta.shape,
+            lent: false,
             fate: Fate::Sent,
             steps: 1,
             runs: 0,
@@ -171,7 +174,7 @@ impl Witness {
             }
             Effect::Prepare(req, seq @ Some(_)) => {
                 let Some(sent) = self.get_mut(*req) else { return Ok(()) };
-                sent.seq = *seq;
+                (sent.seq, sent.lent) = (*seq, true);
                 let serial = sent.serial;
                 let is_open = |of: &&Sent| of.seq == *seq && of.steps == 0 && of.serial < serial;
                 let open = self.sent.iter().flatten().filter(is_open).find(|of| of.fate == Fate::Sent);

@@ -249,7 +249,7 @@ impl World {
             let Some(n) = self.refer.req(*req).and_then(|r| r.seq) else {
                 return broken(
                     "sequences are those of the model",
-                    format!("{effect:?}, which the model does not know"),
+                    format!("{effect:?}, which the model does not know: it expects {:?}", self.refer.out),
                 );
             };
             let s = self.refer.seq_mut(n);

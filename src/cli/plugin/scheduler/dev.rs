@@ -11,6 +11,7 @@ use crate::cli::plugin::dev_loop::{build, first_name, on_every_change};
 use crate::cli::plugin::file;
 use crate::cli::remote::client::{Client, RequestPayload, segment};
 use crate::cli::remote::{self, component};
+use crate::cli::stdout;
 use crate::config::units::Span;
 use crate::scheduling::report::Summary;
 
@@ -132,11 +133,12 @@ impl DevPlugin {
         self.forget()?;
         let name = self.before.as_ref().map(|before| before.name.as_str());
         match (self.as_json, &self.before) {
-            (true, _) => println!("{}", json!({ "plugin": name, "model": self.model })),
-            (false, Some(PreviousScheduler { shadow: true, .. })) => println!("{who} watches {} again", self.model),
-            (false, _) => println!("{who} decides for {} again", self.model),
+            (true, _) => stdout::line(format_args!("{}", json!({ "plugin": name, "model": self.model }))),
+            (false, Some(PreviousScheduler { shadow: true, .. })) => {
+                stdout::line(format_args!("{who} watches {} again", self.model))
+            }
+            (false, _) => stdout::line(format_args!("{who} decides for {} again", self.model)),
         }
-        Ok(())
     }
 
     fn forget(&self) -> Result<(), Failed> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sequor_core::{
-    Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time, Tombstone, Usage,
+    BatchId, EndReason, Event, Id, Instance, LoadId, PolicyAnswer, Req, Round, Seq, SequenceView, StateAt, Time,
+    Tombstone, Usage,
 };
 
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -278,6 +279,17 @@ impl ModelScheduler {
         let mut actions = table.take_actions();
         to_store::queue(self, &mut actions);
         actions
+    }
+
+    /// Gives back a batch whose requests were lost in a panic. Their clients learn it because nothing can answer them any more. What the run
+    /// left of the states is not known, so their sequences end.
+    pub(in crate::model) fn lose(self: &Arc<Self>, batch: BatchId) {
+        self.change(|table, now| {
+            for seq in table.core.sequences_in(batch) {
+                table.apply(now, Event::End(seq, EndReason::Broken));
+            }
+            table.apply(now, Event::Ran { batch, rows: Vec::new() });
+        });
     }
 
     // === after the lock ===

@@ -24,7 +24,7 @@ impl Refer {
         (youngest(false), youngest(true))
     }
 
-    fn target(&self, version: Option<u64>) -> Option<usize> {
+    pub fn target(&self, version: Option<u64>) -> Option<usize> {
         let open = (0..self.loads.len()).filter(|l| !self.loads[*l].gone && self.loads[*l].retired.is_none());
         open.filter(|l| version.is_none_or(|v| v == self.loads[*l].spec.version))
             .max_by_key(|l| (self.loads[*l].spec.version, self.loads[*l].born))
@@ -32,7 +32,11 @@ impl Refer {
 
     fn try_submit(&mut self, now: u64, submit: &Submit) -> Result<(), Refusal> {
         let (live, ending) = self.lookup(&submit.id, submit.version);
-        let target = self.target(submit.version);
+        let adopter = submit.adopt_on.filter(|_| !submit.start).and_then(|key| self.takes_back(now, key));
+        // A version has one live sequence of an id.
+        let lives = |load: &usize| self.lookup(&submit.id, Some(self.loads[*load].spec.version)).0.is_some();
+        let adopter = adopter.filter(|load| !lives(load));
+        let target = adopter.or_else(|| self.target(submit.version));
         if let Some(n) = live {
             let moves_on = submit.start
                 && submit.dialect.live == OnLive::Restart
@@ -69,6 +73,16 @@ impl Refer {
         Ok(())
     }
 
+    /// The load of this key, if it takes sequences that only it can continue.
+    fn takes_back(&self, now: u64, key: LoadId) -> Option<usize> {
+        let found = self.loads.iter().position(|l| l.key == key && !l.gone);
+        let fits = |l: &usize| {
+            let of = &self.loads[*l];
+            of.retired.is_none_or(|until| of.stays && !of.ended && now < until)
+        };
+        found.filter(fits)
+    }
+
     fn nowhere(&self, now: u64, submit: &Submit) -> Refusal {
         let same = |l: &usize| !self.loads[*l].gone && submit.version.is_none_or(|v| v == self.loads[*l].spec.version);
         let Some(load) = (0..self.loads.len()).find(same) else { return Refusal::NoVersion };
@@ -94,7 +108,7 @@ impl Refer {
 
     // === an id with a live sequence ===
 
-    fn join(&mut self, now: u64, n: N, submit: &Submit) -> Result<(), Refusal> {
+    pub fn join(&mut self, now: u64, n: N, submit: &Submit) -> Result<(), Refusal> {
         let s = self.seq(n);
         let load = s.load;
         let limits = self.loads[load].spec.limits;
@@ -168,7 +182,7 @@ impl Refer {
 
     // === an id without a live sequence ===
 
-    fn may_start(&self, now: u64, load: usize, ending: Option<N>, submit: &Submit) -> Result<(), Refusal> {
+    pub fn may_start(&self, now: u64, load: usize, ending: Option<N>, submit: &Submit) -> Result<(), Refusal> {
         let l = &self.loads[load];
         let limits = l.spec.limits;
         let too_many = limits.live > 0 && self.live(load) >= limits.live;
@@ -199,7 +213,7 @@ impl Refer {
         Ok(())
     }
 
-    fn begin(&mut self, now: u64, load: usize, id: Id, submit: &Submit) {
+    pub fn begin(&mut self, now: u64, load: usize, id: Id, submit: &Submit) {
         self.seq_born += 1;
         self.keys.push(None);
         let n = self.seq_born;
@@ -316,6 +330,7 @@ impl Refer {
             end: submit.end,
             step,
             counted: submit.step.is_some(),
+            names_version: submit.version.is_some(),
             dialect: submit.dialect,
             arrival: now,
             ready: now,

@@ -3,6 +3,7 @@
 mod admit;
 mod finish;
 mod leave;
+mod moved_starts;
 mod placements;
 mod plan;
 mod rounds;
@@ -84,6 +85,7 @@ pub struct RReq {
     pub end: bool,
     pub step: u64,
     pub counted: bool,
+    pub names_version: bool,
     pub dialect: Dialect,
     pub arrival: u64,
     pub ready: u64,
@@ -170,6 +172,8 @@ pub struct RLoad {
     pub consulted: bool,
     /// The limit of its retirement has come.
     pub ended: bool,
+    /// It stays until that limit, for sequences that only it can continue.
+    pub stays: bool,
     pub gone: bool,
     pub inst: Vec<RInst>,
     /// Taken requests whose answers leave in order, with the outcome of each.
@@ -269,6 +273,10 @@ impl Refer {
                 if !self.loads[ix].gone {
                     self.loads[ix].retired = Some(until.0);
                 }
+                // Without a load that takes STARTs, the model is out of service.
+                if self.target(None).is_none() {
+                    self.loads.iter_mut().for_each(|load| load.stays = false);
+                }
                 self.expire(now);
             }
             Event::Attach(load, hooks) => self.attach(now, self.ix(*load), *hooks),
@@ -297,8 +305,17 @@ impl Refer {
                     self.leave(now, n, *why, refusal);
                 }
             }
-            // The workload sends no `Stay`; `scenarios` covers it.
-            Event::Tick | Event::Stay(_) | Event::MoveStart(..) => {}
+            Event::Stay(load) => {
+                let ix = self.ix(*load);
+                self.loads[ix].stays = !self.loads[ix].gone;
+            }
+            Event::MoveStart(seq, to) => {
+                let n = self.seqs.iter().find(|s| s.key == Some(*seq)).map(|s| s.n);
+                if let Some(n) = n.filter(|n| self.may_move(now, *n, self.ix(*to))) {
+                    self.move_start(now, n, self.ix(*to));
+                }
+            }
+            Event::Tick => {}
         }
     }
 
@@ -321,6 +338,7 @@ impl Refer {
             spec: spec.clone(),
             retired: None,
             ended: false,
+            stays: false,
             gone: false,
             inst: vec![inst; usize::from(spec.instances)],
             turns: Vec::new(),

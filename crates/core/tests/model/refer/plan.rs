@@ -217,7 +217,8 @@ impl Refer {
     }
 
     pub fn is_over(&self, load: usize) -> bool {
-        self.loads[load].retired.is_some() && self.live(load) == 0 && self.open(load) == 0
+        let l = &self.loads[load];
+        l.retired.is_some() && (l.ended || !l.stays) && self.live(load) == 0 && self.open(load) == 0
     }
 
     pub fn rest(&mut self, load: usize, inst: usize, until: Option<u64>) -> RNext {

@@ -116,7 +116,7 @@ impl Refer {
 
     fn admit_one(&mut self, now: u64, load: usize, head: Req, answer: Admission, victims: &[N]) -> bool {
         let Some(n) = self.req(head).filter(|r| r.at == At::Queued).and_then(|r| r.seq) else { return false };
-        if self.seq(n).stage != Stage::Backlogged {
+        if self.seq(n).stage != Stage::Backlogged || self.seq(n).load != load {
             return false;
         }
         match answer {
