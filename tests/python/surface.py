@@ -178,7 +178,7 @@ def flags_refused(api, checks):
     checks.refused(api, "batch 2", lambda: api.infer(M, {"INPUT": np.ones((2, 1), np.float32)}, **whole()), "INVALID_ARGUMENT", batch_1)
     long = "string correlation ID cannot be longer than 128 characters"
     checks.refused(api, "long id", lambda: api.infer(M, one(), **whole("x" * 129)), "UNIMPLEMENTED", long)
-    number = "sequence batching control 'CORRID' data-type is 'BYTES', but model 'accumulator_int32' expects 'UINT64'"
+    number = "sequence batching control 'CORRID' data-type is 'BYTES', but model 'accumulator_int32' expects 'UINT64' (it takes a whole number as sequence_id)"
     tensors = {"INPUT": scalar(1, np.int32)}
     checks.refused(api, "text id for a number", lambda: api.infer("accumulator_int32", tensors, **whole("a")), "INVALID_ARGUMENT", number)
 
