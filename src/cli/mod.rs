@@ -25,6 +25,7 @@ mod replay;
 mod report;
 mod runtime;
 mod serve;
+mod settings;
 mod simulate;
 mod terminal;
 
