@@ -213,64 +213,97 @@ pub fn start(
     let ServerOptions { drain, tls, admin, checks: always, connections, keepalive, reload, .. } = options;
     let (drain, drain_asked) = (Arc::new(ArcSwap::from_pointee(drain)), Arc::new(Notify::new()));
     let admin = Admin::new(&api, admin.serves, Arc::clone(&drain_asked));
-    // The admin listener does not count queued bytes, so that operators are served even if clients have filled the queue.
-    let bodies = BodyLimits { queued: None, message: api.limits().request(), stall: connections.body.0 };
-    let for_operators = Dispatcher::new(None, admin_app(&admin), checks.admin.clone(), bodies.clone());
-    let scrapes = Dispatcher::new(None, metrics_app(api.clone()), ListenerChecks::new(always), bodies);
-    let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
-    let reserved = || limit(connections.reserved, connections.reserved);
-    let dispatcher = clients((&api, &kserve), checks.http.clone(), connections.body.0);
-    let plain = ConnectionSetup {
-        dispatcher: scrapes,
-        keepalive,
-        tls: None,
-        shutdown: shutdown.clone(),
-        options: connections,
-        limit: reserved(),
-        metrics: api.metrics().clone(),
-    };
-    let public =
-        ConnectionSetup { dispatcher, tls, limit: limit(connections.max, connections.per_peer), ..plain.clone() };
-    let operators = ConnectionSetup { dispatcher: for_operators, limit: reserved(), ..public.clone() };
-    let over_grpc =
-        ConnectionSetup { dispatcher: public.dispatcher.with_checks(checks.grpc.clone()), ..public.clone() };
-    let limits = ConnectionLimits {
-        clients: public.limit.clone(),
-        metrics: plain.limit.clone(),
-        admin: operators.limit.clone(),
-    };
-    let connections = LiveConnectionOptions::new(ConnectionOptions { connections, keepalive });
+    let options = ConnectionOptions { connections, keepalive };
+    let tasks = (tls, shutdown.clone());
+    let setups = ListenerSetups::new((&api, &kserve, &admin), &checks, always, options, tasks);
     let live = LiveParts {
         api: api.clone(),
         checks,
-        connections: connections.clone(),
-        limits,
+        connections: LiveConnectionOptions::new(options),
+        limits: setups.limits(),
         drain: Arc::clone(&drain),
         rights: Arc::clone(admin.rights()),
     };
+    let (opened, options) = (CancellationToken::new(), live.connections.clone());
     let reloader = reload.map(|options| Arc::new(ConfigReloader::new(LiveServer(Arc::new(live)), options)));
     if let Some(reloader) = &reloader {
         admin.configure(Arc::<ConfigReloader>::clone(reloader));
     }
-    let Listeners { http, grpc, metrics, admin, waits } = listeners;
-    let (opened, at_once) = (CancellationToken::new(), CancellationToken::new());
-    at_once.cancel();
-    let clients = if waits { &opened } else { &at_once };
-    let all =
-        [(http, public, clients), (grpc, over_grpc, clients), (metrics, plain, &at_once), (admin, operators, &at_once)];
-    for (listener, serving, from) in all {
-        if let Some(listener) = listener {
-            let (from, closing, options) = (from.clone(), shutdown.closing.clone(), connections.clone());
-            shutdown.connections.spawn(async move {
+    setups.accept(listeners, &opened, &options);
+    let drained = tokio::spawn(drain::run(api, drain, shutdown, stop, drain_asked));
+    RunningServer { addresses, drained, opened, reloader }
+}
+
+/// What the connections of each listener begin with.
+struct ListenerSetups {
+    http: ConnectionSetup,
+    grpc: ConnectionSetup,
+    metrics: ConnectionSetup,
+    admin: ConnectionSetup,
+}
+
+impl ListenerSetups {
+    /// `always`: the checks of every listener, also of that of the metrics.
+    fn new(
+        (api, kserve, admin): (&Api, &Kserve, &Admin),
+        checks: &Checks,
+        always: Vec<Arc<dyn Check>>,
+        options: ConnectionOptions,
+        (tls, shutdown): (Option<Tls>, Shutdown),
+    ) -> ListenerSetups {
+        let ConnectionOptions { connections, keepalive } = options;
+        // The admin listener does not count queued bytes, so that operators are served even if clients have filled the queue.
+        let bodies = BodyLimits { queued: None, message: api.limits().request(), stall: connections.body.0 };
+        let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
+        let reserved = || limit(connections.reserved, connections.reserved);
+        let scrapes = Dispatcher::new(None, metrics_app(api.clone()), ListenerChecks::new(always), bodies.clone());
+        let metrics = ConnectionSetup {
+            dispatcher: scrapes,
+            keepalive,
+            tls: None,
+            shutdown,
+            options: connections,
+            limit: reserved(),
+            metrics: api.metrics().clone(),
+        };
+        let dispatcher = clients((api, kserve), checks.http.clone(), connections.body.0);
+        let limit = limit(connections.max, connections.per_peer);
+        let http = ConnectionSetup { dispatcher, tls, limit, ..metrics.clone() };
+        let dispatcher = http.dispatcher.with_checks(checks.grpc.clone());
+        let grpc = ConnectionSetup { dispatcher, ..http.clone() };
+        let dispatcher = Dispatcher::new(None, admin_app(admin), checks.admin.clone(), bodies);
+        let admin = ConnectionSetup { dispatcher, limit: reserved(), ..http.clone() };
+        ListenerSetups { http, grpc, metrics, admin }
+    }
+
+    fn limits(&self) -> ConnectionLimits {
+        let [clients, metrics, admin] = [&self.http, &self.metrics, &self.admin].map(|setup| setup.limit.clone());
+        ConnectionLimits { clients, metrics, admin }
+    }
+
+    /// Accepts the connections of all listeners. Those of clients wait until `opened` if their sockets are of the service manager.
+    fn accept(self, listeners: Listeners, opened: &CancellationToken, options: &LiveConnectionOptions) {
+        let Listeners { http, grpc, metrics, admin, waits } = listeners;
+        let at_once = CancellationToken::new();
+        at_once.cancel();
+        let clients = if waits { opened } else { &at_once };
+        let all = [
+            (http, self.http, clients),
+            (grpc, self.grpc, clients),
+            (metrics, self.metrics, &at_once),
+            (admin, self.admin, &at_once),
+        ];
+        for (listener, setup, from) in all {
+            let Some(listener) = listener else { continue };
+            let (from, shutdown, options) = (from.clone(), setup.shutdown.clone(), options.clone());
+            shutdown.clone().connections.spawn(async move {
                 tokio::select! {
-                    () = from.cancelled() => accept(listener, serving, options).await,
-                    () = closing.cancelled() => {}
+                    () = from.cancelled() => accept(listener, setup, options).await,
+                    () = shutdown.closing.cancelled() => {}
                 }
             });
         }
     }
-    let drained = tokio::spawn(drain::run(api, drain, shutdown, stop, drain_asked));
-    RunningServer { addresses, drained, opened, reloader }
 }
 
 /// The dispatcher of a clients' listener, with these checks.

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
 
-use super::{Admin, Caller};
-use crate::api::{Code, Status};
+use crate::api::{Caller, Code, Status};
 use crate::config::server::Shown;
 
 /// The outcome of a reload.
@@ -85,22 +84,6 @@ impl AdminRights {
     /// Maximum bytes of a capture; 0 disables captures.
     pub fn capture(&self) -> u64 {
         self.capture.load(Relaxed)
-    }
-}
-
-impl Admin {
-    pub(super) fn settings(&self) -> Vec<Shown> {
-        match self.config() {
-            Some(config) => config.running(),
-            None => self.options().settings.clone(),
-        }
-    }
-
-    pub(super) async fn reload(&self, caller: &Caller) -> Result<ReloadReport, Status> {
-        let Some(config) = self.config() else {
-            return Err(Status::unimplemented("this server was started without settings that could be read again"));
-        };
-        config.reload(caller).await.map_err(|refusal| status(&refusal))
     }
 }
 

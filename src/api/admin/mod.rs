@@ -32,9 +32,10 @@ use tokio::sync::{Notify, Semaphore};
 pub use config::{AdminRights, ConfigControl};
 pub use routes::routes;
 
-use super::Api;
+use self::config::ReloadReport;
 pub use super::Caller;
 use super::audit::Changes;
+use super::{Api, Status};
 use crate::config::server::Shown;
 use crate::scheduling::report::PluginControl;
 
@@ -105,8 +106,17 @@ impl Admin {
         let _ = self.0.config.set(config);
     }
 
-    fn config(&self) -> Option<&Arc<dyn ConfigControl>> {
-        self.0.config.get()
+    /// The settings in force.
+    fn settings(&self) -> Vec<Shown> {
+        let running = self.0.config.get().map(|config| config.running());
+        running.unwrap_or_else(|| self.options().settings.clone())
+    }
+
+    async fn reload(&self, caller: &Caller) -> Result<ReloadReport, Status> {
+        let Some(config) = self.0.config.get() else {
+            return Err(Status::unimplemented("this server was started without settings that could be read again"));
+        };
+        config.reload(caller).await.map_err(|refusal| config::status(&refusal))
     }
 
     fn options(&self) -> &AdminSetup {
