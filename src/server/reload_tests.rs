@@ -265,11 +265,11 @@ async fn a_refused_reload_changes_nothing_and_says_why() {
     let before = rig.probe("limits.in_flight");
     let refused = rig.reload(&[("limits.in_flight", "7"), ("limits.inputs", "0")]).await.unwrap_err();
     let ReloadRefusal::Invalid(why) = &refused else { panic!("{refused}") };
-    assert!(why.starts_with("/etc/sequor.toml:4:1: limits.inputs must be more than 0"), "{why}");
+    assert!(why.starts_with("/etc/sequor.toml:4:8: limits.inputs must be more than 0"), "{why}");
     assert_eq!((rig.probe("limits.in_flight"), figures()), (before.clone(), ["0", "1", "0", "0"].map(str::to_owned)));
     for (key, value, want) in [
-        ("auth.keys_file", "\"/nowhere\"", "/etc/sequor.toml:2:1: auth.keys_file: "),
-        ("log.level", "\"loud\"", "/etc/sequor.toml:4:1: log.level: \"loud\" is not a log level"),
+        ("auth.keys_file", "\"/nowhere\"", "/etc/sequor.toml:2:6: auth.keys_file: "),
+        ("log.level", "\"loud\"", "/etc/sequor.toml:4:5: log.level: \"loud\" is not a log level"),
     ] {
         let refused = rig.reload(&[(key, value), ("limits.in_flight", "7")]).await.unwrap_err().to_string();
         assert!(refused.contains(want), "{refused}");

@@ -118,7 +118,7 @@ state = \"4GiB\"              # or --limits-state 4GiB, or SEQUOR_LIMITS_STATE=4
 * **Lists** are `[...]` in the file and separated by commas in a variable. Their flags may be repeated. **GROUPS:KEY=VALUE** holds commas itself: a
   variable has one a line ([restricted endpoints](security.md#restricted-endpoints)).
 * **A misspelt variable** is named in the log at the start. A misspelt key or flag is refused.
-* **Changes** take effect at the next start. Where the tables say `reload`, a [reload](../operate.md#reload-the-settings) (SIGHUP, `sequor config reload`) applies them too. The files of
+* **Changes** take effect at the next start. Where the tables say `reload`, a [reload](../reload.md) (SIGHUP, `sequor config reload`) applies them too. The files of
   keys and certificates (`admin.keys_file`, `auth.keys_file`, `tls.*`) are read again when they change.
 * `sequor config show --origin` takes the same flags, variables and file, starts nothing, and prints the value of every setting and where it comes from. It
   exits with 3 if the configuration is wrong. `sequor config running` shows the same of a running server.
