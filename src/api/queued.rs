@@ -48,7 +48,7 @@ impl QueuedBytes {
         self.0.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. What is counted is kept, even beyond it.
+    /// Changes the limit. Bytes that are counted stay, even beyond it.
     pub(crate) fn set_limit(&self, limit: u64) {
         self.0.limit.store(limit, Ordering::Relaxed);
     }

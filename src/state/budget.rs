@@ -82,7 +82,7 @@ impl Budget {
         self.0.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. What is taken is kept, even beyond it.
+    /// Changes the limit. Bytes that are taken stay, even beyond it.
     pub fn set_limit(&self, limit: u64) {
         self.0.limit.store(limit, Ordering::Relaxed);
     }
