@@ -31,7 +31,7 @@ pub(crate) async fn receive(
     words: fn(&Failure) -> Status,
 ) -> Result<ReceivedBody, Status> {
     let packing = compress::packing(headers)?;
-    let limit = api.limits().request.to_usize();
+    let limit = api.limits().request();
     let body = collect(body, limit).await?;
     let (turn, permit) = api.turn(context, body.len()).await.map_err(|failure| words(&failure))?;
     let (body, permit) = match packing {

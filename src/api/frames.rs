@@ -269,7 +269,7 @@ impl Unpacking {
         let (head, rest) = self.received.split_first_chunk::<HEAD>()?;
         let [flag, length @ ..] = *head;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if self.is_plain || flag > 1 || length > self.api.limits().request.to_usize() {
+        if self.is_plain || flag > 1 || length > self.api.limits().request() {
             self.is_plain = true;
             self.pass_on();
             return None;
@@ -295,7 +295,7 @@ impl Unpacking {
         permit: Result<QueuedBytesPermit, Failure>,
         turn: Option<Turn>,
     ) -> Result<(), tonic::Status> {
-        let limit = self.api.limits().request.to_usize();
+        let limit = self.api.limits().request();
         let (message, permit) = match permit {
             Err(failure) => (Bytes::new(), Err(failure)),
             Ok(permit) if !is_packed => (bytes, Ok(permit)),

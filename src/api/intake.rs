@@ -18,7 +18,7 @@ use super::order::Turn;
 use super::peers::{PeerRequest, Peers};
 use super::queued::{AnswerPermit, QueuedBytes, QueuedBytesPermit};
 use super::request_count::RequestCount;
-use super::{Deadline, RequestContext};
+use super::{Deadline, LiveLimits, RequestContext};
 use crate::config::server::file::ServerLimits;
 use crate::error::{ExceededLimit, Failure, Refused};
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Pending, Repository, RequestOrigin, VersionStatistics};
@@ -50,7 +50,7 @@ pub struct Api(Arc<ApiState>);
 struct ApiState {
     repository: Repository,
     metrics: Metrics,
-    limits: ServerLimits,
+    limits: LiveLimits,
     queued: QueuedBytes,
     peers: Peers,
     phase: watch::Sender<ServerPhase>,
@@ -69,13 +69,28 @@ impl Api {
         let phase = watch::Sender::new(ServerPhase::Serving);
         let queued = QueuedBytes::new(limits.queued.0, metrics.queued().clone());
         repository.limit_answers(Arc::new(queued.clone()));
-        let peers = Peers::new(limits, &metrics);
+        let limits = LiveLimits::new(limits);
+        let peers = Peers::new(limits.clone(), &metrics);
         let changes = Changes::default();
         Api(Arc::new(ApiState { repository, metrics, limits, queued, peers, phase, changes, tracer }))
     }
 
-    pub fn limits(&self) -> &ServerLimits {
+    pub fn limits(&self) -> &LiveLimits {
         &self.0.limits
+    }
+
+    /// Applies new limits to requests and states from now on. Limits that only a restart changes stay.
+    pub fn set_limits(&self, limits: &ServerLimits) {
+        self.0.limits.set(limits);
+        self.0.queued.set_limit(limits.queued.0);
+        self.0.repository.set_state_limit(limits.state.map_or(u64::MAX, |size| size.0));
+    }
+
+    /// Traces this share of requests, if requests are traced.
+    pub fn sample(&self, share: f64) {
+        if let Some(tracer) = &self.0.tracer {
+            tracer.sample(share);
+        }
     }
 
     pub fn repository(&self) -> &Repository {
@@ -123,7 +138,7 @@ impl Api {
     pub(crate) fn observe(&self) {
         let (_, state_limit) = self.0.repository.state_bytes();
         let state_limit = (state_limit != u64::MAX).then_some(state_limit);
-        self.0.metrics.set_server(self.ready(), state_limit, self.0.limits.queued.0);
+        self.0.metrics.set_server(self.ready(), state_limit, self.0.queued.limit());
         self.0.metrics.set_answers(self.0.queued.answer_bytes());
     }
 
@@ -211,7 +226,7 @@ impl Api {
     }
 
     fn check_room(&self, request: &InferRequest, model: &ModelHandle) -> Result<(), Failure> {
-        let limit = self.0.limits.in_flight;
+        let limit = self.0.limits.in_flight();
         if usize::try_from(self.0.metrics.in_flight().get()).is_ok_and(|n| n > limit) {
             return Err(ExceededLimit::InFlight { limit }.into());
         }

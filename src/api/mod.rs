@@ -3,7 +3,7 @@
 //!
 //! # Layout
 //!
-//! - [`intake`]: the protocol-neutral entry for decoded requests, with limits and phases; `queued` counts the waiting bytes ·
+//! - [`intake`]: the protocol-neutral entry for decoded requests, with limits and phases; [`live_limits`]: the limits; `queued` counts the waiting bytes ·
 //!   `request_count`: counts each request · `its_load`: decodes a request for the load of its sequence.
 //! - [`context`]: the facts about a request before a surface reads it · [`caller`]: the caller's identity · `peers`: the holdings of one
 //!   client.
@@ -39,6 +39,7 @@ pub mod intake;
 pub(crate) mod its_load;
 pub(crate) mod json_elements;
 pub mod kserve;
+pub mod live_limits;
 pub(crate) mod message_meter;
 pub mod order;
 pub(crate) mod path;
@@ -60,6 +61,7 @@ pub use code::Code;
 pub use context::{Check, Deadline, RequestContext, RequestHead};
 pub use endpoint::{Endpoint, endpoint};
 pub use intake::{Api, ServerPhase};
+pub use live_limits::LiveLimits;
 pub use order::ConnectionOrder;
 pub use status::{Retry, Status};
 pub use upgrades::Upgrades;

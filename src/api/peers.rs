@@ -1,7 +1,8 @@
 //! Accounts of peers: live sequences, requests in flight, and queued bytes of requests and answers, against the maximum per peer.
 //!
 //! A peer is identified by its key or certificate name. Without a name, its address identifies it (for IPv6, the /64 network). Without a
-//! maximum, nothing is counted or looked up.
+//! maximum, nothing is counted or looked up. A reload of the configuration may set the first maximum: then requests count from the next one of each
+//! connection on, and sequences from their START.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,15 +11,14 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::Caller;
-use crate::config::server::file::ServerLimits;
+use super::{Caller, LiveLimits};
 use crate::error::ExceededLimit;
 use crate::model::SequenceOwner;
 use crate::telemetry::{Metrics, PeerLimit};
 
-/// The peers that are connected or hold something. Clones share them. The default counts nothing.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Peers(Option<Arc<Accounts>>);
+/// The peers that are connected or hold something. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Peers(Arc<Accounts>);
 
 /// One peer. Clones share its account; the default has no maximum.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +30,7 @@ pub(crate) struct PeerRequest(Peer);
 
 #[derive(Debug)]
 struct Accounts {
-    limits: ServerLimits,
+    limits: LiveLimits,
     metrics: Metrics,
     by_key: Mutex<HashMap<PeerKey, Weak<Account>>>,
 }
@@ -62,15 +62,20 @@ struct Account {
 }
 
 impl Peers {
-    pub(crate) fn new(limits: ServerLimits, metrics: &Metrics) -> Peers {
-        let metrics = metrics.clone();
-        let ServerLimits { sequences_per_peer, in_flight_per_peer, queued_per_peer, .. } = limits;
-        let is_limited = sequences_per_peer.is_some() || in_flight_per_peer.is_some() || queued_per_peer.is_some();
-        Peers(is_limited.then(|| Arc::new(Accounts { limits, metrics, by_key: Mutex::default() })))
+    pub(crate) fn new(limits: LiveLimits, metrics: &Metrics) -> Peers {
+        Peers(Arc::new(Accounts { limits, metrics: metrics.clone(), by_key: Mutex::default() }))
+    }
+
+    /// Whether a client has any maximum.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.0.limits.counts_peers()
     }
 
     pub(crate) fn find(&self, caller: &Caller) -> Peer {
-        let Some(accounts) = &self.0 else { return Peer(None) };
+        if !self.is_limited() {
+            return Peer(None);
+        }
+        let accounts = &self.0;
         let key = PeerKey::of(caller);
         let mut by_key = accounts.by_key.lock();
         if let Some(account) = by_key.get(&key).and_then(Weak::upgrade) {
@@ -89,7 +94,7 @@ impl Peers {
 
     /// Updates the metrics: the number of peers, and the largest amounts that one peer holds.
     pub(crate) fn observe(&self) {
-        let Some(accounts) = &self.0 else { return };
+        let accounts = &self.0;
         // Dropping an account takes the lock, so none may be dropped while it is held.
         let all: Vec<Arc<Account>> = accounts.by_key.lock().values().filter_map(Weak::upgrade).collect();
         let most = |of: fn(&Account) -> &AtomicU64| all.iter().map(|one| of(one).load(Ordering::Relaxed)).max();
@@ -99,10 +104,15 @@ impl Peers {
 }
 
 impl Peer {
+    /// Whether its holdings are counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Counts a request in flight, or refuses it.
     pub(crate) fn request(&self) -> Result<PeerRequest, ExceededLimit> {
         let Some(account) = &self.0 else { return Ok(PeerRequest(Peer(None))) };
-        let limit = account.limits().in_flight_per_peer;
+        let limit = account.limits().in_flight_per_peer();
         account.add(&account.in_flight, 1, limit).map_err(|_| {
             account.refuse(PeerLimit::InFlight);
             ExceededLimit::PeerInFlight { limit: limit.unwrap_or_default() }
@@ -113,7 +123,7 @@ impl Peer {
     /// Counts more bytes of a request that already holds `held` bytes, or refuses it. Zero bytes always fit.
     pub(super) fn add_queued(&self, bytes: u64, held: u64) -> Result<(), ExceededLimit> {
         let Some(account) = self.0.as_ref().filter(|_| bytes > 0) else { return Ok(()) };
-        let limit = account.limits().queued_per_peer.map(|size| size.0);
+        let limit = account.limits().queued_per_peer();
         account.add(&account.queued, bytes, limit).map_err(|used| {
             account.refuse(PeerLimit::Queued);
             let (needed, used) = (bytes.saturating_add(held), used.saturating_sub(held));
@@ -154,8 +164,8 @@ impl Drop for PeerRequest {
 }
 
 impl Account {
-    fn limits(&self) -> ServerLimits {
-        self.accounts.limits
+    fn limits(&self) -> &LiveLimits {
+        &self.accounts.limits
     }
 
     /// Adds to a count. If the sum exceeds the limit, returns the current count.
@@ -177,7 +187,7 @@ impl Account {
 
 impl SequenceOwner for Account {
     fn try_add(&self) -> Result<(), u64> {
-        let limit = self.limits().sequences_per_peer;
+        let limit = self.limits().sequences_per_peer();
         self.add(&self.sequences, 1, limit).map_err(|_| {
             // Called under the model's lock, where nothing may be logged.
             self.accounts.metrics.peer_refused(PeerLimit::Sequences);
@@ -207,10 +217,11 @@ impl Drop for Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::server::file::ServerLimits;
     use crate::config::units::Size;
 
     fn peers(limits: ServerLimits) -> Peers {
-        Peers::new(limits, &Metrics::new(false))
+        Peers::new(LiveLimits::new(limits), &Metrics::new(false))
     }
 
     fn caller(name: &str, address: &str) -> Caller {
@@ -222,7 +233,7 @@ mod tests {
     }
 
     fn accounts(peers: &Peers) -> usize {
-        peers.0.as_ref().map_or(0, |accounts| accounts.by_key.lock().len())
+        peers.0.by_key.lock().len()
     }
 
     #[test]
@@ -271,10 +282,25 @@ mod tests {
     }
 
     #[test]
+    fn maxima_change_while_clients_hold_something() {
+        let limits = LiveLimits::new(ServerLimits::default());
+        let peers = Peers::new(limits.clone(), &Metrics::new(false));
+        assert!(!from(&peers, "127.0.0.1").is_counted());
+        limits.set(&ServerLimits { in_flight_per_peer: Some(1), ..ServerLimits::default() });
+        let peer = from(&peers, "127.0.0.1");
+        let first = peer.request().unwrap();
+        assert_eq!(peer.request().unwrap_err(), ExceededLimit::PeerInFlight { limit: 1 });
+        limits.set(&ServerLimits::default());
+        assert!(peer.request().is_ok() && !from(&peers, "127.0.0.1").is_counted());
+        drop((first, peer));
+        assert_eq!(accounts(&peers), 0);
+    }
+
+    #[test]
     fn without_a_maximum_nothing_is_counted() {
         let peers = peers(ServerLimits::default());
         let peer = from(&peers, "127.0.0.1");
-        assert!(peers.0.is_none() && peer.0.is_none() && peer.owner().is_none());
+        assert!(accounts(&peers) == 0 && peer.0.is_none() && peer.owner().is_none());
         assert!(peer.request().is_ok() && peer.add_queued(u64::MAX, 0).is_ok());
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct QueuedBytes(Arc<QueuedCounter>);
 #[derive(Debug)]
 struct QueuedCounter {
     used: AtomicU64,
-    limit: u64,
+    limit: AtomicU64,
     shown: Gauge,
 }
 
@@ -41,7 +41,16 @@ pub(crate) struct AnswerPermit {
 impl QueuedBytes {
     /// The gauge `shown` follows the bytes of requests.
     pub(crate) fn new(limit: u64, shown: Gauge) -> QueuedBytes {
-        QueuedBytes(Arc::new(QueuedCounter { used: AtomicU64::new(0), limit, shown }))
+        QueuedBytes(Arc::new(QueuedCounter { used: AtomicU64::new(0), limit: AtomicU64::new(limit), shown }))
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.0.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. Bytes that are counted stay, even beyond it.
+    pub(crate) fn set_limit(&self, limit: u64) {
+        self.0.limit.store(limit, Ordering::Relaxed);
     }
 
     /// A permit with zero bytes, for a request of this peer.
@@ -64,8 +73,8 @@ impl QueuedBytes {
 
     /// Adds bytes. If they exceed the limit, returns the current count. Zero bytes always fit.
     fn add(&self, bytes: u64) -> Result<(), u64> {
-        let QueuedCounter { used, limit, shown } = &*self.0;
-        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= *limit || bytes == 0);
+        let (QueuedCounter { used, shown, .. }, limit) = (&*self.0, self.limit());
+        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit || bytes == 0);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)?;
         shown.add(signed(bytes));
         Ok(())
@@ -79,7 +88,7 @@ impl QueuedBytes {
 
 impl AnswerLimit for QueuedBytes {
     fn exceeded(&self) -> Option<ExceededLimit> {
-        let (used, limit) = (self.0.used.load(Ordering::Relaxed), self.0.limit);
+        let (used, limit) = (self.0.used.load(Ordering::Relaxed), self.limit());
         // A server whose requests fill the limit answers them. Their answers are soon taken, and few at a time.
         let is_full = used > limit && self.answer_bytes() > limit / 2;
         is_full.then_some(ExceededLimit::AnswerBytes { used, limit })
@@ -115,7 +124,7 @@ impl QueuedBytesPermit {
 
     /// Counts more bytes before memory is allocated for them, or refuses the request.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), ExceededLimit> {
-        let limit = self.queued.0.limit;
+        let limit = self.queued.limit();
         let needed = self.bytes.saturating_add(bytes);
         self.peer.add_queued(bytes, self.bytes)?;
         if let Err(used) = self.queued.add(bytes) {

@@ -18,7 +18,7 @@ use self::finding::{CheckReport, Finding, ServableVersion};
 use super::folders::{is_model, refuse_object_store};
 use super::plugin::machine;
 use super::plugin::scheduler::check::tried;
-use super::{Failed, launch, serve, stdout, variable};
+use super::{Failed, launch, settings, stdout, variable};
 use crate::author::trial::TrialOptions;
 use crate::backend::onnx::library::Library;
 use crate::config::fault::code;
@@ -61,7 +61,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let given = GivenFlags::of_file(matches.get_one::<String>("config").cloned());
-    let mut settings = serve::settings(&given)?;
+    let mut settings = settings::load(&given)?;
     if let Some(folder) = matches.get_one::<PathBuf>("plugins-dir") {
         settings.plugins.dir.clone_from(folder);
     }

@@ -1,11 +1,13 @@
-//! `sequor config show`: prints the settings that `sequor serve` would use, and the origin of each. Starts no server.
+//! `sequor config`: the settings of `sequor serve`. `show` prints those that it would use, and the origin of each, and starts no server; the
+//! other commands ask a running server (`remote/config.rs`).
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
-use super::{Failed, environment, launch, ovms, remote, serve, stdout};
+use super::{Failed, environment, launch, ovms, remote, settings, stdout};
 use crate::config::ovms::command as ovms_flags;
 use crate::config::server::{self, GivenFlags, Shown};
+use crate::server::reload;
 use crate::text::table;
 
 const FLAGS: &str =
@@ -20,17 +22,23 @@ pub(super) fn command() -> Command {
         .long("origin")
         .action(ArgAction::SetTrue)
         .help("Also print what set each value: a flag, a variable, a line of the file, or default");
+    let quiet = Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).conflicts_with("origin");
+    let quiet = quiet
+        .help("Print nothing, and check the files of keys as well: the exit code is 3 if the configuration is wrong");
     let of_serve = server::args().into_iter().chain(ovms_flags::args()).map(|arg| arg.hide(true));
     let show = Command::new("show").about("Print every setting of `sequor serve`, and start nothing");
     Command::new("config")
         .about("The settings of `sequor serve`: its flags, variables and file together")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(show.args([origin, remote::output()]).args(of_serve).after_help(FLAGS))
+        .subcommand(show.args([origin, quiet, remote::output()]).args(of_serve).after_help(FLAGS))
+        .subcommands(remote::config::commands())
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     match matches.subcommand() {
+        Some(("reload", matches)) => remote::config::reload(matches),
+        Some(("running", matches)) => remote::config::running(matches),
         Some((_, matches)) => show(matches),
         None => Ok(()),
     }
@@ -39,7 +47,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 fn show(matches: &ArgMatches) -> Result<(), Failed> {
     let mut given = GivenFlags::from_matches(matches);
     let _repository = ovms::repository(matches, &mut given)?;
-    let shown = launch::shown(&serve::settings(&given)?);
+    let settings = settings::load(&given)?;
+    if matches.get_flag("quiet") {
+        return reload::checked(&settings).map(|_| ()).map_err(Failed::Configuration);
+    }
+    let shown = launch::shown(&settings);
     for notice in &given.notices {
         eprintln!("sequor: {notice}");
     }

@@ -12,13 +12,12 @@ use crate::api;
 use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
-use crate::config::model::draft;
 use crate::config::server::store_url::StoreUrl;
-use crate::config::server::{Connections, Settings, Shown, file};
+use crate::config::server::{Settings, Shown, file};
 use crate::model::repository::{epoch_now, first_id_of};
 use crate::model::{Repository, RepositoryOptions, SequenceStore};
 use crate::server::{
-    Addresses, AdminOptions, ApiKeys, ClientKeys, Listeners, ServerOptions, Tls, TlsFiles, descriptors, listeners,
+    Addresses, AdminOptions, Listeners, ServerOptions, Tls, TlsFiles, access, draft_options, listeners,
 };
 use crate::state::tier::{self, OpenedStore, SharedOptions, SharedStore, Tier as _};
 use crate::telemetry::Metrics;
@@ -28,9 +27,6 @@ const REPLY_POOL: usize = 64 << 20;
 
 /// Idle time after which a thread that decodes large requests ends.
 const DECODER_REST: Duration = Duration::from_secs(3);
-
-/// Minimum time between two checks of the clients' key file. A check takes longer than all other work on a key.
-const KEYS_EVERY: Duration = Duration::from_secs(1);
 
 /// Binds the ports. Call it before anything slow.
 pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
@@ -88,12 +84,7 @@ fn over(
     backend.set_log_level(settings.runtime.log_level);
     backend.limit_tensors(settings.limits.tensors.map_or(u64::MAX, |size| size.0));
     let options = RepositoryOptions {
-        config: draft::Options {
-            auto_complete: settings.model.auto_complete,
-            default_max_batch_size: settings.model.default_max_batch_size,
-            cpu_only: settings.cpu_only,
-            limits: settings.limits,
-        },
+        config: draft_options(settings),
         load: LoadOptions {
             threads: settings.runtime.threads_per_instance,
             spinning: settings.runtime.spinning,
@@ -162,12 +153,7 @@ pub(super) fn server_options(
     repository: &Repository,
 ) -> Result<ServerOptions, Failed> {
     let wrong = |setting: &str, e: &dyn std::fmt::Display| Failed::Configuration(format!("{setting}: {e}"));
-    let keys_file = some(&settings.admin.keys_file);
-    let keys = keys_file.map(|path| ApiKeys::open(path)).transpose().map_err(|e| wrong("admin.keys_file", &e))?;
-    let client_keys = settings.auth.as_ref().map(|auth| -> Result<ClientKeys, Failed> {
-        let keys = ApiKeys::open_with(&auth.keys_file, KEYS_EVERY).map_err(|e| wrong("auth.keys_file", &e))?;
-        Ok(ClientKeys { keys, keyed: auth.keyed.clone() })
-    });
+    let access = access::open(settings).map_err(|(setting, e)| wrong(setting, &e))?;
     let files = |tls: &file::TlsSection| {
         let client_ca = some(&tls.client_ca).cloned();
         TlsFiles { cert: tls.cert.clone(), key: tls.key.clone(), client_ca }
@@ -185,34 +171,19 @@ pub(super) fn server_options(
     };
     Ok(ServerOptions {
         limits: settings.limits,
-        connections: fitted(settings.connections),
+        connections: settings.connections,
         shared_memory: settings.shared_memory.clone(),
         drain: settings.drain,
         keepalive: settings.grpc.keepalive.0,
         tls,
-        admin: AdminOptions { keys, serves },
-        allowed_origins: settings.http.allowed_origins.clone(),
-        restricted: settings.restricted.clone(),
-        client_keys: client_keys.transpose()?,
+        admin: AdminOptions { keys: access.operator_keys, serves },
+        allowed_origins: access.allowed_origins,
+        restricted: access.restricted,
+        client_keys: access.client_keys,
         checks: Vec::new(),
         tracer: None,
+        reload: None,
     })
-}
-
-/// Lowers the limits of connections to the number of files that the process may open.
-fn fitted(wanted: Connections) -> Connections {
-    let limit = descriptors::raise();
-    let (fitted, lowered) = wanted.fit(limit, descriptors::open());
-    if lowered {
-        let (max, per_peer) = (fitted.max, fitted.per_peer);
-        tracing::warn!(
-            limit,
-            max,
-            per_peer,
-            "connections.max is lowered: the process may not open enough files (ulimit -n)"
-        );
-    }
-    fitted
 }
 
 /// The settings for operators, with the absolute path of the plug-in folder.

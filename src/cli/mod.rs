@@ -27,6 +27,7 @@ mod replay;
 mod report;
 mod runtime;
 mod serve;
+mod settings;
 mod simulate;
 mod stdout;
 mod terminal;

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use sequor_core::{Dialect, Id};
 use serde::Serialize;
 
-use super::{Failed, launch, serve, stdout};
+use super::{Failed, launch, settings, stdout};
 use crate::config::server::GivenFlags;
 use crate::model::{Availability, InferRequest, ModelHandle, NamedTensor, Repository, SequenceStep};
 use crate::state::{Capture, CapturedStep};
@@ -72,7 +72,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let snapshot = fs_err::read(&file).map_err(|e| Failed::Failed(e.to_string()))?;
     let capture = Capture::parse(&snapshot).map_err(|e| failed(&e))?;
     let given = GivenFlags::of_file(matches.get_one::<String>("config").cloned());
-    let settings = serve::settings(&given)?;
+    let settings = settings::load(&given)?;
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
     let repository = launch::trial(&library, &settings, &Metrics::new(false), false)?;
     let replayed = replay(&repository, &folder, &snapshot, &capture);

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::{Failed, environment, folders, heaps, host, launch, plugin_host, report, variable};
-use crate::config::Fault;
+use super::settings::{self, ProcessSettings};
+use super::{Failed, environment, folders, heaps, launch, plugin_host, report, variable};
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
 use crate::config::server::{self, Drain, GivenFlags, Settings, Shown};
 use crate::model::{Availability, Repository, RepositoryControl, RepositorySource, remove_abandoned_folders};
-use crate::server::{ServerOptions, drain, systemd};
+use crate::server::{ReloadOptions, ServerOptions, drain, reload, systemd};
 use crate::spans::{Exporter, Tracer};
 use crate::telemetry::Metrics;
 use crate::telemetry::log;
@@ -51,7 +51,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         given.set("model.repository", "DIR".to_owned(), directory.clone());
     }
     let (_folder, source) = super::ovms::repository(matches, &mut given)?.unzip();
-    let settings = settings(&given)?;
+    let settings = settings::load(&given)?;
     if settings.model.repository.is_empty() {
         let what = "no model repository: name one with --model-repository DIR, or [model] repository in the configuration file";
         return Err(Failed::Configuration(what.to_owned()));
@@ -80,19 +80,26 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 async fn serve(
     settings: &Settings,
     given: &GivenFlags,
-    source: Option<Arc<dyn RepositorySource>>,
+    models: Option<Arc<dyn RepositorySource>>,
     began: Instant,
 ) -> Result<(), Failed> {
     let listeners = launch::bind(settings)?;
-    let stop = drain::signals().map_err(|e| Failed::Failed(format!("no signals: {e}")))?;
+    let no_signals = |e: std::io::Error| Failed::Failed(format!("no signals: {e}"));
+    let (stop, hangups) = (drain::signals().map_err(no_signals)?, reload::hangups().map_err(no_signals)?);
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
     let metrics = Metrics::new(settings.metrics.triton_names);
     let repository = launch::repository(&library, settings, &metrics)?;
     record(&repository, settings)?;
     let loading = repository.loading();
     let (tracer, exporter) = tracer(settings, &metrics)?.unzip();
-    let options = ServerOptions { tracer, ..launch::server_options(settings, &library, &repository)? };
+    let source = ProcessSettings::new(given);
+    let settings = &source.fit(settings.clone());
+    let reload = Some(ReloadOptions { running: settings.clone(), source: Arc::new(source) });
+    let options = ServerOptions { tracer, reload, ..launch::server_options(settings, &library, &repository)? };
     let mut running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
+    if let Some(reloader) = running.reloader() {
+        tokio::spawn(reloader.follow(hangups));
+    }
     let config = server::config_path(&variable, given);
     print_line(&report::head(&settings.node, config.as_deref(), &library));
     if let Some(store) = repository.store() {
@@ -101,7 +108,7 @@ async fn serve(
             None => report::store(&settings.state.dir, &store.usage()),
         });
     }
-    govern(&repository, settings, source)?;
+    govern(&repository, settings, models)?;
     let is_stopped = tokio::select! {
         loaded = load(&repository, settings) => loaded.map(|()| false)?,
         _ = running.stopped() => true,
@@ -142,7 +149,7 @@ async fn serve(
 
 /// Logs whether the server is ready, and its limits of memory.
 fn log_readiness(repository: &Repository, settings: &Settings, began: Instant) {
-    if repository.complete() || !settings.strict_readiness {
+    if repository.ready() {
         let (models, seconds) = (repository.statuses().len(), began.elapsed().as_secs_f64());
         tracing::info!(models, seconds, "the server is ready");
     } else {
@@ -229,7 +236,7 @@ fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
 fn memory_limits(shown: &[Shown]) -> String {
     let keys = ["limits.queued", "limits.state", "limits.tensors"];
     let rows = keys.into_iter().filter_map(|key| shown.iter().find(|row| row.key == key));
-    let text = rows.map(|Shown { key, value, origin }| match value.trim_matches('"') {
+    let text = rows.map(|Shown { key, value, origin, .. }| match value.trim_matches('"') {
         "" => format!("{key} without a maximum ({origin})"),
         value => format!("{key} {value} ({origin})"),
     });
@@ -271,21 +278,6 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
         }
     }
     Ok(())
-}
-
-/// Loads the settings from file, environment and flags.
-pub(super) fn settings(given: &GivenFlags) -> Result<Settings, Failed> {
-    let path = server::config_path(&variable, given);
-    let text = match &path {
-        None => None,
-        Some(path) => Some(fs_err::read_to_string(path).map_err(|e| Failed::Configuration(e.to_string()))?),
-    };
-    let file = path.as_deref().zip(text.as_deref());
-    server::load(file, &variable, given, &host::info()).map_err(|faults| Failed::Configuration(lines(&faults)))
-}
-
-fn lines(faults: &[Fault]) -> String {
-    faults.iter().map(|f| format!("{} {}", f.at, f.what)).collect::<Vec<_>>().join("\nsequor: ")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! that send several steps of a sequence ahead rely on that. Answers of one batch to the same client wake the task once and are written
 //! together.
 
+use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -20,6 +21,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::activity::Activity;
 use super::connection_limit::{ConnectionLimit, ConnectionPermit};
+use super::connection_options::ConnectionOptions;
 use super::dispatcher::{ConnectionHandle, Dispatcher};
 use super::first_bytes;
 use super::metered::MeteredStream;
@@ -65,6 +67,15 @@ pub(super) struct OpenedConnection {
     pub(super) caller: Arc<Caller>,
     pub(super) permit: Arc<ConnectionPermit>,
     pub(super) activity: Activity,
+}
+
+impl ConnectionSetup {
+    /// The setup of a connection that begins with these options.
+    pub(super) fn with(&self, options: ConnectionOptions) -> ConnectionSetup {
+        let ConnectionOptions { connections, keepalive } = options;
+        let dispatcher = self.dispatcher.with_stall(connections.body.0);
+        ConnectionSetup { dispatcher, keepalive, options: connections, ..self.clone() }
+    }
 }
 
 fn builder(executor: StreamExecutor, keepalive: Duration, options: &Connections) -> auto::Builder<StreamExecutor> {
@@ -127,7 +138,8 @@ where
     let meter = MessageMeter::default();
     let mut idle = IdleTimer::new(options.idle.0, activity.clone());
     let handle = ConnectionHandle {
-        peer: dispatcher.peer(&caller),
+        peer: RefCell::new(dispatcher.peer(&caller)),
+        checks: dispatcher.checks(),
         caller,
         executor: tasks.handle(),
         order: ConnectionOrder::default(),
@@ -270,6 +282,7 @@ mod tests {
     use tower::{Service, ServiceExt};
 
     use super::*;
+    use crate::server::checks::ListenerChecks;
     use crate::server::local;
     use crate::server::request_body::BodyLimits;
     use crate::telemetry::kinds::Gauge;
@@ -285,7 +298,7 @@ mod tests {
             dispatcher: Dispatcher::new(
                 None,
                 app,
-                Vec::new(),
+                ListenerChecks::new(Vec::new()),
                 BodyLimits { queued: None, message: usize::MAX, stall: HOUR },
             ),
             keepalive: Duration::ZERO,

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -17,8 +18,8 @@ pub(super) struct ConnectionLimit(Arc<Limit>);
 
 #[derive(Debug)]
 struct Limit {
-    max: usize,
-    per_peer: usize,
+    max: AtomicUsize,
+    per_peer: AtomicUsize,
     open: Mutex<OpenConnections>,
     shown: Gauge,
 }
@@ -39,7 +40,20 @@ pub(super) struct ConnectionPermit {
 impl ConnectionLimit {
     /// The gauge `shown` follows the count.
     pub(super) fn new(max: usize, per_peer: usize, shown: Gauge) -> ConnectionLimit {
+        let [max, per_peer] = [max, per_peer].map(AtomicUsize::new);
         ConnectionLimit(Arc::new(Limit { max, per_peer, open: Mutex::default(), shown }))
+    }
+
+    /// Changes the limits. Open connections stay, even beyond them.
+    pub(super) fn set(&self, max: usize, per_peer: usize) {
+        self.0.max.store(max, Relaxed);
+        self.0.per_peer.store(per_peer, Relaxed);
+    }
+
+    /// The limits in total and per peer.
+    #[cfg(test)]
+    pub(super) fn limits(&self) -> (usize, usize) {
+        (self.0.max.load(Relaxed), self.0.per_peer.load(Relaxed))
     }
 
     /// Counts a connection from this address. The error is the limit that it would exceed.
@@ -47,12 +61,12 @@ impl ConnectionLimit {
         let Limit { max, per_peer, open, shown } = &*self.0;
         let peer = network(from.ip());
         let mut open = open.lock();
-        if open.total >= *max {
+        if open.total >= max.load(Relaxed) {
             return Err(ConnectionClosed::Max);
         }
         let OpenConnections { total, peers } = &mut *open;
         let count = peers.entry(peer).or_default();
-        if *count >= *per_peer {
+        if *count >= per_peer.load(Relaxed) {
             return Err(ConnectionClosed::PerPeer);
         }
         *count += 1;
@@ -94,5 +108,18 @@ mod tests {
         assert!(from("2001:db8::3").is_ok());
         drop(fourth);
         assert_eq!(limit.0.open.lock().peers.len(), 0);
+    }
+
+    #[test]
+    fn limits_change_while_connections_are_open() {
+        let limit = ConnectionLimit::new(2, 2, Gauge::default());
+        let from = |text: &str| limit.admit(SocketAddr::new(text.parse().unwrap(), 1));
+        let open = (from("10.0.0.1").unwrap(), from("10.0.0.1").unwrap());
+        limit.set(1, 1);
+        assert_eq!(from("10.0.0.2").unwrap_err(), ConnectionClosed::Max);
+        limit.set(3, 2);
+        assert_eq!(from("10.0.0.1").unwrap_err(), ConnectionClosed::PerPeer);
+        assert!(from("10.0.0.2").is_ok());
+        drop(open);
     }
 }

@@ -1,6 +1,7 @@
 //! Handles every request of every listener: builds its [`RequestContext`], runs the listener's checks, and passes it on. Inference calls go
 //! straight to their service, which is cheaper than the router. All other requests go to the router.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -16,6 +17,7 @@ use hyper::body::Incoming;
 use tower::Service;
 
 use super::activity::Activity;
+use super::checks::{ConnectionChecks, ListenerChecks};
 use super::connection_limit::ConnectionPermit;
 use super::request_body::{BodyKind, BodyLimits, RequestBody};
 use super::response_body::{ResponseBody, ResponseContent, ResponseSender};
@@ -28,7 +30,7 @@ use crate::api::peers::Peer;
 use crate::api::status::is_grpc;
 use crate::api::tfs::PREDICT;
 use crate::api::tfs::predict::PredictService;
-use crate::api::{Api, Caller, Check, ConnectionOrder, RequestContext, RequestHead, Status, Upgrades};
+use crate::api::{Api, Caller, ConnectionOrder, RequestContext, RequestHead, Status, Upgrades};
 use crate::executor::ExecutorHandle;
 
 /// The reflection service. Its streams may be idle, as those of inference.
@@ -40,7 +42,7 @@ pub(crate) struct Dispatcher {
     infer: Option<InferenceServices>,
     /// Every path, those of the inference services included.
     router: Router,
-    checks: Arc<[Arc<dyn Check>]>,
+    checks: ListenerChecks,
     bodies: BodyLimits,
 }
 
@@ -56,8 +58,9 @@ pub(crate) struct InferenceServices {
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionHandle {
     pub(crate) caller: Arc<Caller>,
-    /// The caller's holdings.
-    pub(crate) peer: Peer,
+    /// The caller's holdings. They begin to be counted when a reload sets the first maximum of one client.
+    pub(crate) peer: RefCell<Peer>,
+    pub(crate) checks: ConnectionChecks,
     pub(crate) executor: ExecutorHandle,
     pub(crate) order: ConnectionOrder,
     pub(crate) shutdown: Shutdown,
@@ -69,20 +72,30 @@ pub(crate) struct ConnectionHandle {
 }
 
 impl Dispatcher {
-    /// A request must pass the checks in their order.
     pub(crate) fn new(
         infer: Option<InferenceServices>,
         router: Router,
-        checks: Vec<Arc<dyn Check>>,
+        checks: ListenerChecks,
         bodies: BodyLimits,
     ) -> Dispatcher {
         // Makes the router ready once instead of for every connection.
-        Dispatcher { infer, router: router.with_state(()), checks: checks.into(), bodies }
+        Dispatcher { infer, router: router.with_state(()), checks, bodies }
     }
 
     /// The same services with other checks.
-    pub(crate) fn with_checks(&self, checks: Vec<Arc<dyn Check>>) -> Dispatcher {
-        Dispatcher { checks: checks.into(), ..self.clone() }
+    pub(crate) fn with_checks(&self, checks: ListenerChecks) -> Dispatcher {
+        Dispatcher { checks, ..self.clone() }
+    }
+
+    /// The same services with another maximum time between two reads of a body.
+    pub(super) fn with_stall(&self, stall: Duration) -> Dispatcher {
+        let bodies = BodyLimits { stall, ..self.bodies.clone() };
+        Dispatcher { bodies, ..self.clone() }
+    }
+
+    /// The checks for the requests of a new connection.
+    pub(super) fn checks(&self) -> ConnectionChecks {
+        self.checks.of_connection()
     }
 
     /// The activity of a new connection.
@@ -95,13 +108,22 @@ impl Dispatcher {
         self.infer.as_ref().map(|services| services.api.peers().find(caller)).unwrap_or_default()
     }
 
+    /// The holdings of the connection's caller.
+    fn peer_of(&self, connection: &ConnectionHandle) -> Peer {
+        let mut peer = connection.peer.borrow_mut();
+        if !peer.is_counted() && self.infer.as_ref().is_some_and(|services| services.api.peers().is_limited()) {
+            *peer = self.peer(&connection.caller);
+        }
+        peer.clone()
+    }
+
     pub(crate) fn call(&self, connection: &ConnectionHandle, mut request: Request<Incoming>) -> ResponseFuture {
         let (in_pieces, echo) = (request.version() == Version::HTTP_2, EchoedHeaders::of(request.headers()));
         let context = match self.admit(connection, &request) {
             Ok(context) => context,
             Err(status) => {
                 let refused = PendingResponse::Refused(ready(status.response(request.headers())));
-                return self.respond(connection, connection.peer.clone(), (in_pieces, echo), refused);
+                return self.respond(connection, self.peer_of(connection), (in_pieces, echo), refused);
             }
         };
         let (peer, form) = (context.peer.clone(), (in_pieces, echo));
@@ -158,10 +180,10 @@ impl Dispatcher {
     fn admit<T>(&self, connection: &ConnectionHandle, request: &Request<T>) -> Result<RequestContext, Status> {
         let mut context = RequestContext::new(&connection.caller, &connection.order, request.headers());
         let head = RequestHead { method: request.method(), uri: request.uri(), headers: request.headers() };
-        self.checks.iter().try_for_each(|check| check.check(&mut context, &head))?;
+        connection.checks.check(&mut context, &head)?;
         context.connection = Some(connection.executor.clone());
         context.peer = match Arc::ptr_eq(&context.caller, &connection.caller) {
-            true => connection.peer.clone(),
+            true => self.peer_of(connection),
             false => self.peer(&context.caller),
         };
         if let Some(services) = &self.infer {

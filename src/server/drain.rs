@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -57,10 +58,10 @@ pub fn signals() -> io::Result<mpsc::Receiver<Stop>> {
     Ok(receiver)
 }
 
-/// Waits for a request to stop, then drains the server.
+/// Waits for a request to stop, then drains the server with the options that hold then.
 pub(super) async fn run(
     api: Api,
-    options: Drain,
+    options: Arc<ArcSwap<Drain>>,
     shutdown: Shutdown,
     stop: mpsc::Receiver<Stop>,
     asked: Arc<Notify>,
@@ -74,7 +75,7 @@ pub(super) async fn run(
             Stop::Drain
         }
     };
-    let begun = Instant::now();
+    let (begun, options) = (Instant::now(), **options.load());
     let limit = begun + options.exit_timeout.0;
     tracing::info!(?wish, "stopping");
     // A server that still loads its first models was never ready, so it announces nothing.
@@ -176,7 +177,8 @@ mod tests {
         let asked = Arc::new(Notify::new());
         asked.notify_one();
         let mut phases = api.phases();
-        let drained = tokio::spawn(run(api, options, Shutdown::default(), receiver, asked));
+        let drained =
+            tokio::spawn(run(api, Arc::new(ArcSwap::from_pointee(options)), Shutdown::default(), receiver, asked));
         phases.wait_for(|phase| *phase == ServerPhase::Announcing).await.unwrap();
         (signals, phases, drained)
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::checks::{ListenerChecks, ListenerFacts};
 use super::connection::{ConnectionSetup, OpenedConnection, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
 use super::write_timeout::WriteTimeout;
-use super::{ServerOptions, client_checks, clients};
+use super::{ServerOptions, Tls, clients};
 use crate::api::kserve::Kserve;
 use crate::api::{Api, Caller};
 use crate::config::server::access::WireProtocol;
@@ -23,7 +24,9 @@ pub struct StreamServer(ConnectionSetup);
 impl StreamServer {
     /// The options for TLS, drain and operators have no effect.
     pub fn new(options: ServerOptions, repository: Repository, metrics: Metrics) -> StreamServer {
-        let checks = client_checks(&options, WireProtocol::Http, None);
+        let asks_certificates = options.tls.as_ref().is_some_and(Tls::asks_clients);
+        let facts = ListenerFacts { always: options.checks.clone(), asks_certificates, http: None, grpc: None };
+        let checks = ListenerChecks::new(facts.clients(&options.access(), WireProtocol::Http));
         let ServerOptions { limits, shared_memory, connections, keepalive, tracer, .. } = options;
         let api = Api::traced(repository, metrics, limits, tracer);
         let kserve = Kserve::new(&api, shared_memory);

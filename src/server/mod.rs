@@ -11,15 +11,20 @@
 //! - [`tls`]: certificates · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong keys · `guard`: checks callers of the
 //!   admin listener · `client_keys`: checks callers of the clients' listeners · `origin`: the calls that web pages may make · `restricted`:
 //!   restricted groups of endpoints · `changed`: finds out whether files have changed.
+//! - `checks`: the checks of all listeners · [`access`]: what the settings say about callers · `connection_options`: the options of new connections ·
+//!   `live`: all that a reload of the configuration changes · [`reload`]: the reload.
 //! - [`StreamServer`]: serves clients over byte streams that the caller provides.
 //! - [`drain`]: the phases of a stop, and the signals that ask for it · `shutdown`: the part of it that connections see.
 //! - [`poll`]: scans the model repository periodically · [`systemd`]: reports to a service manager.
 
+pub mod access;
 mod activity;
 mod changed;
+mod checks;
 mod client_keys;
 pub mod connection;
 pub mod connection_limit;
+mod connection_options;
 pub mod descriptors;
 mod dispatcher;
 pub mod drain;
@@ -29,9 +34,11 @@ pub mod holder;
 mod in_memory;
 pub mod keys;
 pub mod listeners;
+mod live;
 mod metered;
 mod origin;
 pub mod poll;
+pub mod reload;
 mod request_body;
 mod response_body;
 mod restricted;
@@ -46,6 +53,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use axum::http::{StatusCode, header};
 use axum::middleware::from_fn;
 use axum::routing::get;
@@ -56,11 +64,14 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub use checks::Access;
 pub use client_keys::ClientKeys;
 pub use drain::{Drained, Stop};
 pub use in_memory::StreamServer;
 pub use keys::ApiKeys;
 pub use listeners::{Addresses, BindError, Listeners};
+pub use live::{LiveServer, draft_options};
+pub use reload::{ConfigReloader, ReloadOptions, SettingsSource};
 pub use tls::{Tls, TlsFiles};
 
 use self::dispatcher::{Dispatcher, InferenceServices};
@@ -70,19 +81,18 @@ use crate::api::kserve::infer::InferService;
 use crate::api::tfs::Tfs;
 use crate::api::tfs::predict::PredictService;
 use crate::api::{self, Api, Check};
-use crate::config::server::access::{RestrictedGroups, WireProtocol};
+use crate::config::server::access::RestrictedGroups;
 use crate::config::server::settings::SharedMemory;
 use crate::config::server::{Connections, Drain, Grpc, ServerLimits};
 use crate::model::Repository;
 use crate::spans::Tracer;
 use crate::telemetry::{Metrics, metrics};
-use client_keys::ClientKeyCheck;
+use checks::{Checks, ListenerChecks, ListenerFacts};
 use connection::ConnectionSetup;
 use connection_limit::{ConnectionLimit, ConnectionPermit};
-use guard::Guard;
-use origin::OriginCheck;
+use connection_options::{ConnectionOptions, LiveConnectionOptions};
+use live::{ConnectionLimits, LiveParts};
 use request_body::BodyLimits;
-use restricted::RestrictedCheck;
 use shutdown::Shutdown;
 
 #[derive(Debug, Clone)]
@@ -107,6 +117,8 @@ pub struct ServerOptions {
     pub checks: Vec<Arc<dyn Check>>,
     /// `None`: requests are not traced.
     pub tracer: Option<Tracer>,
+    /// `None`: the configuration cannot be reloaded.
+    pub reload: Option<ReloadOptions>,
 }
 
 /// The options of the admin listener.
@@ -134,6 +146,18 @@ impl Default for ServerOptions {
             client_keys: None,
             checks: Vec::new(),
             tracer: None,
+            reload: None,
+        }
+    }
+}
+
+impl ServerOptions {
+    fn access(&self) -> Access {
+        Access {
+            operator_keys: self.admin.keys.clone(),
+            client_keys: self.client_keys.clone(),
+            allowed_origins: self.allowed_origins.clone(),
+            restricted: self.restricted.clone(),
         }
     }
 }
@@ -145,9 +169,15 @@ pub struct RunningServer {
     pub addresses: Addresses,
     drained: JoinHandle<Drained>,
     opened: CancellationToken,
+    reloader: Option<Arc<ConfigReloader>>,
 }
 
 impl RunningServer {
+    /// The reloads of the configuration, if it can be reloaded.
+    pub fn reloader(&self) -> Option<Arc<ConfigReloader>> {
+        self.reloader.clone()
+    }
+
     /// Accepts the connections on sockets of the service manager. Call it once the models are loaded.
     pub fn open(&self) {
         self.opened.cancel();
@@ -173,74 +203,112 @@ pub fn start(
     stop: mpsc::Receiver<Stop>,
 ) -> RunningServer {
     let addresses = listeners.addresses();
-    let [http, grpc] = [(WireProtocol::Http, addresses.http), (WireProtocol::Grpc, addresses.grpc)]
-        .map(|(listener, address)| client_checks(&options, listener, address));
+    let asks_certificates = options.tls.as_ref().is_some_and(Tls::asks_clients);
+    let always = options.checks.clone();
+    let facts = ListenerFacts { always, asks_certificates, http: addresses.http, grpc: addresses.grpc };
+    let checks = Checks::new(facts, &options.access());
     let api = Api::traced(repository, metrics, options.limits, options.tracer.clone());
     let kserve = Kserve::new(&api, options.shared_memory);
     let shutdown = Shutdown::default();
-    let ServerOptions { drain, tls, admin, checks, connections, keepalive, .. } = options;
-    let drain_asked = Arc::new(Notify::new());
-    let guard = Guard::new(admin.keys, tls.as_ref().is_some_and(Tls::asks_clients));
-    let for_operators = admin_app(&Admin::new(&api, admin.serves, Arc::clone(&drain_asked)));
-    // The admin listener does not count queued bytes, so that operators are served even if clients have filled the queue.
-    let message = api.limits().request.to_usize();
-    let bodies = BodyLimits { queued: None, message, stall: connections.body.0 };
-    let guarded = [checks.clone(), vec![Arc::new(guard) as Arc<dyn Check>]].concat();
-    let for_operators = Dispatcher::new(None, for_operators, guarded, bodies.clone());
-    let scrapes = Dispatcher::new(None, metrics_app(api.clone()), checks.clone(), bodies);
-    let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
-    let reserved = || limit(connections.reserved, connections.reserved);
-    let dispatcher = clients((&api, &kserve), http, connections.body.0);
-    let plain = ConnectionSetup {
-        dispatcher: scrapes,
-        keepalive,
-        tls: None,
-        shutdown: shutdown.clone(),
-        options: connections,
-        limit: reserved(),
-        metrics: api.metrics().clone(),
+    let ServerOptions { drain, tls, admin, checks: always, connections, keepalive, reload, .. } = options;
+    let (drain, drain_asked) = (Arc::new(ArcSwap::from_pointee(drain)), Arc::new(Notify::new()));
+    let admin = Admin::new(&api, admin.serves, Arc::clone(&drain_asked));
+    let options = ConnectionOptions { connections, keepalive };
+    let tasks = (tls, shutdown.clone());
+    let setups = ListenerSetups::new((&api, &kserve, &admin), &checks, always, options, tasks);
+    let live = LiveParts {
+        api: api.clone(),
+        checks,
+        connections: LiveConnectionOptions::new(options),
+        limits: setups.limits(),
+        drain: Arc::clone(&drain),
+        rights: Arc::clone(admin.rights()),
     };
-    let public =
-        ConnectionSetup { dispatcher, tls, limit: limit(connections.max, connections.per_peer), ..plain.clone() };
-    let operators = ConnectionSetup { dispatcher: for_operators, limit: reserved(), ..public.clone() };
-    let over_grpc = ConnectionSetup { dispatcher: public.dispatcher.with_checks(grpc), ..public.clone() };
-    let Listeners { http, grpc, metrics, admin, waits } = listeners;
-    let (opened, at_once) = (CancellationToken::new(), CancellationToken::new());
-    at_once.cancel();
-    let clients = if waits { &opened } else { &at_once };
-    let all =
-        [(http, public, clients), (grpc, over_grpc, clients), (metrics, plain, &at_once), (admin, operators, &at_once)];
-    for (listener, serving, from) in all {
-        if let Some(listener) = listener {
-            let (from, closing) = (from.clone(), shutdown.closing.clone());
-            shutdown.connections.spawn(async move {
+    let (opened, options) = (CancellationToken::new(), live.connections.clone());
+    let reloader = reload.map(|options| Arc::new(ConfigReloader::new(LiveServer(Arc::new(live)), options)));
+    if let Some(reloader) = &reloader {
+        admin.configure(Arc::<ConfigReloader>::clone(reloader));
+    }
+    setups.accept(listeners, &opened, &options);
+    let drained = tokio::spawn(drain::run(api, drain, shutdown, stop, drain_asked));
+    RunningServer { addresses, drained, opened, reloader }
+}
+
+/// What the connections of each listener begin with.
+struct ListenerSetups {
+    http: ConnectionSetup,
+    grpc: ConnectionSetup,
+    metrics: ConnectionSetup,
+    admin: ConnectionSetup,
+}
+
+impl ListenerSetups {
+    /// `always`: the checks of every listener, also of that of the metrics.
+    fn new(
+        (api, kserve, admin): (&Api, &Kserve, &Admin),
+        checks: &Checks,
+        always: Vec<Arc<dyn Check>>,
+        options: ConnectionOptions,
+        (tls, shutdown): (Option<Tls>, Shutdown),
+    ) -> ListenerSetups {
+        let ConnectionOptions { connections, keepalive } = options;
+        // The admin listener does not count queued bytes, so that operators are served even if clients have filled the queue.
+        let bodies = BodyLimits { queued: None, message: api.limits().request(), stall: connections.body.0 };
+        let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
+        let reserved = || limit(connections.reserved, connections.reserved);
+        let scrapes = Dispatcher::new(None, metrics_app(api.clone()), ListenerChecks::new(always), bodies.clone());
+        let metrics = ConnectionSetup {
+            dispatcher: scrapes,
+            keepalive,
+            tls: None,
+            shutdown,
+            options: connections,
+            limit: reserved(),
+            metrics: api.metrics().clone(),
+        };
+        let dispatcher = clients((api, kserve), checks.http.clone(), connections.body.0);
+        let limit = limit(connections.max, connections.per_peer);
+        let http = ConnectionSetup { dispatcher, tls, limit, ..metrics.clone() };
+        let dispatcher = http.dispatcher.with_checks(checks.grpc.clone());
+        let grpc = ConnectionSetup { dispatcher, ..http.clone() };
+        let dispatcher = Dispatcher::new(None, admin_app(admin), checks.admin.clone(), bodies);
+        let admin = ConnectionSetup { dispatcher, limit: reserved(), ..http.clone() };
+        ListenerSetups { http, grpc, metrics, admin }
+    }
+
+    fn limits(&self) -> ConnectionLimits {
+        let [clients, metrics, admin] = [&self.http, &self.metrics, &self.admin].map(|setup| setup.limit.clone());
+        ConnectionLimits { clients, metrics, admin }
+    }
+
+    /// Accepts the connections of all listeners. Those of clients wait until `opened` if their sockets are of the service manager.
+    fn accept(self, listeners: Listeners, opened: &CancellationToken, options: &LiveConnectionOptions) {
+        let Listeners { http, grpc, metrics, admin, waits } = listeners;
+        let at_once = CancellationToken::new();
+        at_once.cancel();
+        let clients = if waits { opened } else { &at_once };
+        let all = [
+            (http, self.http, clients),
+            (grpc, self.grpc, clients),
+            (metrics, self.metrics, &at_once),
+            (admin, self.admin, &at_once),
+        ];
+        for (listener, setup, from) in all {
+            let Some(listener) = listener else { continue };
+            let (from, shutdown, options) = (from.clone(), setup.shutdown.clone(), options.clone());
+            shutdown.clone().connections.spawn(async move {
                 tokio::select! {
-                    () = from.cancelled() => accept(listener, serving).await,
-                    () = closing.cancelled() => {}
+                    () = from.cancelled() => accept(listener, setup, options).await,
+                    () = shutdown.closing.cancelled() => {}
                 }
             });
         }
     }
-    let drained = tokio::spawn(drain::run(api, drain, shutdown, stop, drain_asked));
-    RunningServer { addresses, drained, opened }
-}
-
-/// The checks of a clients' listener at this address: those of every listener, the check of web pages, and those of the settings.
-fn client_checks(options: &ServerOptions, listener: WireProtocol, address: Option<SocketAddr>) -> Vec<Arc<dyn Check>> {
-    let mut checks = options.checks.clone();
-    let is_open = options.client_keys.is_none() && !options.tls.as_ref().is_some_and(Tls::asks_clients);
-    let is_local = is_open && address.is_some_and(|address| address.ip().is_loopback());
-    checks.push(Arc::new(OriginCheck { allowed: options.allowed_origins.clone(), is_local }));
-    if !options.restricted.is_empty() {
-        checks.push(Arc::new(RestrictedCheck::new(options.restricted.clone(), listener)));
-    }
-    checks.extend(options.client_keys.clone().map(|keys| Arc::new(ClientKeyCheck::new(keys)) as Arc<dyn Check>));
-    checks
 }
 
 /// The dispatcher of a clients' listener, with these checks.
-fn clients((api, kserve): (&Api, &Kserve), checks: Vec<Arc<dyn Check>>, stall: Duration) -> Dispatcher {
-    let bodies = BodyLimits { queued: Some(api.queued().clone()), message: api.limits().request.to_usize(), stall };
+fn clients((api, kserve): (&Api, &Kserve), checks: ListenerChecks, stall: Duration) -> Dispatcher {
+    let bodies = BodyLimits { queued: Some(api.queued().clone()), message: api.limits().request(), stall };
     let tfs = Tfs::new(api);
     let (infer, predict) = (InferService::new(kserve), PredictService::new(&tfs));
     let services = InferenceServices { api: api.clone(), kserve: infer, tfs: predict };
@@ -295,7 +363,7 @@ fn metrics_app(api: Api) -> Router {
     Router::new().route("/metrics", get(scrape)).fallback(elsewhere)
 }
 
-async fn accept(listener: TcpListener, serving: ConnectionSetup) {
+async fn accept(listener: TcpListener, serving: ConnectionSetup, options: LiveConnectionOptions) {
     let shutdown = serving.shutdown.clone();
     loop {
         let accepted = tokio::select! {
@@ -305,7 +373,7 @@ async fn accept(listener: TcpListener, serving: ConnectionSetup) {
         match accepted {
             Ok((stream, peer)) => {
                 let Some(permit) = admit(&serving, peer) else { continue };
-                shutdown.connections.spawn(connection::serve(stream, peer, permit, serving.clone()));
+                shutdown.connections.spawn(connection::serve(stream, peer, permit, serving.with(options.get())));
             }
             Err(error) => refuse_a_while(&error).await,
         }

@@ -1,6 +1,7 @@
 //! Ids of traces and spans, and the decision which of several traces to keep.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Makes ids that no other process makes, without a lock: the hash of a counter, with a key of this process.
@@ -22,24 +23,32 @@ impl IdSource {
     }
 }
 
-/// The share of traces that are kept.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SampleShare(u64);
+/// The share of traces that are kept. It can change; clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct SampleShare(Arc<AtomicU64>);
 
 /// Values of [`SampleShare`] from none to all: 2 to the power of 63.
 const ALL: u64 = 1 << 63;
 
 impl SampleShare {
     pub(super) fn new(share: f64) -> SampleShare {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^63")]
-        let limit = (share.clamp(0.0, 1.0) * ALL as f64) as u64;
-        SampleShare(limit)
+        SampleShare(Arc::new(AtomicU64::new(limit(share))))
+    }
+
+    pub(super) fn set(&self, share: f64) {
+        self.0.store(limit(share), Relaxed);
     }
 
     /// Whether a trace whose id ends with these random bits is kept.
-    pub(super) fn keeps(self, bits: u64) -> bool {
-        bits >> 1 < self.0
+    pub(super) fn keeps(&self, bits: u64) -> bool {
+        bits >> 1 < self.0.load(Relaxed)
     }
+}
+
+/// The number of values of 63 bits that are kept.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^63")]
+fn limit(share: f64) -> u64 {
+    (share.clamp(0.0, 1.0) * ALL as f64) as u64
 }
 
 #[cfg(test)]

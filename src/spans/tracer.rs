@@ -23,6 +23,11 @@ impl Tracer {
         Tracer { share: SampleShare::new(share), follows_parent, queue }
     }
 
+    /// Changes the share of requests that are traced.
+    pub fn sample(&self, share: f64) {
+        self.share.set(share);
+    }
+
     /// Begins the span of a request, if it is traced. `parent` is its `traceparent` header.
     pub fn begin(&self, parent: Option<&str>, call: TracedCall, model: &str) -> Option<Box<RequestSpan>> {
         let parent = parent.and_then(TraceParent::parse);

@@ -14,7 +14,7 @@ pub struct Budget(Arc<BudgetCounter>);
 #[derive(Debug)]
 struct BudgetCounter {
     used: AtomicU64,
-    limit: u64,
+    limit: AtomicU64,
     /// A counter of uses of reclaimable bytes, to find the least recently used ones.
     uses: AtomicU64,
     reclaimable: Mutex<Vec<Weak<dyn Reclaimable>>>,
@@ -58,7 +58,7 @@ pub struct NoRoom {
 
 impl Budget {
     pub fn new(limit: u64) -> Budget {
-        let (used, uses) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (used, uses, limit) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(limit));
         Budget(Arc::new(BudgetCounter { used, limit, uses, reclaimable: Mutex::default() }))
     }
 
@@ -79,7 +79,12 @@ impl Budget {
     }
 
     pub fn limit(&self) -> u64 {
-        self.0.limit
+        self.0.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. Bytes that are taken stay, even beyond it.
+    pub fn set_limit(&self, limit: u64) {
+        self.0.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Counts these bytes until the ticket is dropped, even beyond the limit: a copy of a state is never refused, but the next START may
@@ -108,7 +113,7 @@ impl Budget {
     }
 
     fn take_free(&self, bytes: u64) -> Result<Ticket, NoRoom> {
-        let limit = self.0.limit;
+        let limit = self.limit();
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit);
         match self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(_) => Ok(Ticket { budget: self.clone(), bytes }),
@@ -247,6 +252,16 @@ mod tests {
         assert_eq!(budget.take(1).unwrap_err(), NoRoom { wanted: 1, used: 16, limit: 10 });
         drop(copy);
         assert!(budget.take(2).is_ok());
+    }
+
+    #[test]
+    fn a_lower_limit_refuses_more_and_takes_nothing_back() {
+        let budget = Budget::new(10);
+        let ticket = budget.take(8).unwrap();
+        budget.set_limit(4);
+        assert_eq!(budget.take(1).unwrap_err(), NoRoom { wanted: 1, used: 8, limit: 4 });
+        budget.set_limit(12);
+        assert!(budget.take(4).is_ok() && ticket.bytes() == 8);
     }
 
     #[test]

@@ -52,6 +52,8 @@ struct ProcessLog {
     levels: Levels,
     /// The operator's filter.
     operators: String,
+    /// The environment's `RUST_LOG`, which replaces the level of the settings.
+    rust_log: Option<String>,
     handle: Handle<Chosen, Registry>,
 }
 
@@ -59,13 +61,26 @@ struct ProcessLog {
 pub fn init(format: LogFormat, level: &str, rust_log: Option<&str>) -> Result<(), LogError> {
     let (subscriber, log) = subscriber(format, filter(level, rust_log)?, std::io::stderr);
     subscriber.try_init()?;
-    *LOG.lock() = Some(log);
+    *LOG.lock() = Some(ProcessLog { rust_log: rust_log.map(str::to_owned), ..log });
     Ok(())
 }
 
 /// The current levels. A filter may be finer than the levels show.
 pub fn levels() -> Levels {
     LOG.lock().as_ref().map_or(Levels::up_to(LevelFilter::INFO), |log| log.levels)
+}
+
+/// Whether a level of the settings is one.
+pub fn check(level: &str) -> Result<(), LogError> {
+    filter(level, None).map(|_| ())
+}
+
+/// Changes the level of the settings. If it is the same as before, the levels that clients have set stay.
+pub fn configure(level: &str) -> Result<(), LogError> {
+    match LOG.lock().as_mut() {
+        Some(log) => log.configure(level),
+        None => Ok(()),
+    }
 }
 
 /// Sets the levels, in place of the configured ones.
@@ -77,6 +92,18 @@ pub fn set_levels(levels: Levels) -> Result<(), LogError> {
 }
 
 impl ProcessLog {
+    fn configure(&mut self, level: &str) -> Result<(), LogError> {
+        let wanted = filter(level, self.rust_log.as_deref())?;
+        let operators = wanted.to_string();
+        if operators == self.operators {
+            return Ok(());
+        }
+        let levels = Levels::of(&wanted);
+        self.handle.reload(chosen(wanted, Levels::up_to(LevelFilter::TRACE), EnvFilter::new(&operators)))?;
+        (self.levels, self.operators) = (levels, operators);
+        Ok(())
+    }
+
     fn set(&mut self, levels: Levels) -> Result<(), LogError> {
         self.handle.reload(chosen(filter(&levels.directives(), None)?, levels, filter(&self.operators, None)?))?;
         self.levels = levels;
@@ -85,6 +112,10 @@ impl ProcessLog {
 }
 
 impl Levels {
+    fn of(filter: &EnvFilter) -> Levels {
+        Levels::up_to(filter.max_level_hint().unwrap_or(LevelFilter::TRACE))
+    }
+
     fn up_to(most: LevelFilter) -> Levels {
         let verbose = if most >= LevelFilter::TRACE { 2 } else { u32::from(most >= LevelFilter::DEBUG) };
         let has = |level: LevelFilter| most >= level;
@@ -118,7 +149,7 @@ fn subscriber<W>(format: LogFormat, filter: EnvFilter, writer: W) -> (impl Subsc
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let levels = Levels::up_to(filter.max_level_hint().unwrap_or(LevelFilter::TRACE));
+    let levels = Levels::of(&filter);
     let everything = Levels::up_to(LevelFilter::TRACE);
     let operators = filter.to_string();
     let audit = EnvFilter::new(&operators);
@@ -130,7 +161,7 @@ where
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    (Registry::default().with(lines.with_filter(filter)), ProcessLog { levels, operators, handle })
+    (Registry::default().with(lines.with_filter(filter)), ProcessLog { levels, operators, rust_log: None, handle })
 }
 
 /// The lines of these levels that pass the filter, and the audit lines that pass the operator's filter.
@@ -251,6 +282,24 @@ mod tests {
             }
             log.set(Levels { error: false, warning: false, info: false, verbose: 0 }).expect("changed");
             assert_eq!(written(), "");
+        });
+    }
+
+    #[test]
+    fn a_new_level_of_the_settings_replaces_the_old_one_and_those_of_clients() {
+        let (subscriber, mut log) = subscriber(LogFormat::Text, filter("warn", None).expect("a filter"), std::io::sink);
+        tracing::subscriber::with_default(subscriber, || {
+            let chosen = Levels { error: true, warning: false, info: false, verbose: 0 };
+            log.set(chosen).expect("changed");
+            log.configure("warn").expect("changed");
+            assert_eq!(log.levels, chosen, "the same level leaves what clients have set");
+            log.configure("debug").expect("changed");
+            assert_eq!(log.levels, Levels::up_to(LevelFilter::DEBUG));
+            assert!(tracing::enabled!(tracing::Level::DEBUG));
+            assert!(log.configure("loud").is_err() && log.levels == Levels::up_to(LevelFilter::DEBUG));
+            log.rust_log = Some("error".to_owned());
+            log.configure("trace").expect("changed");
+            assert!(!tracing::enabled!(tracing::Level::WARN), "RUST_LOG wins");
         });
     }
 

@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use sequor_core::Time;
 
 use super::cached::CacheUsage;
+use super::config_reloads::ReloadMetrics;
 use super::connection_closed::ConnectionClosed;
 use super::gpu::GpuMetrics;
 use super::handles::ModelMetrics;
@@ -203,6 +204,11 @@ impl Metrics {
     /// The counters of exported and lost spans.
     pub fn spans(&self) -> SpanCounters {
         self.0.families.spans.clone()
+    }
+
+    /// The counters of reloads of the configuration.
+    pub fn config(&self) -> ReloadMetrics {
+        self.0.families.reloads.clone()
     }
 
     /// Counts a load or reload of a model that has ended.

@@ -5,7 +5,7 @@
 //! - `names`: the names of all metrics · `labels`: their labels ([`Surface`]: of a request's surface) · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: the counters of the hot paths, resolved in advance · [`plugins`]: counters of plug-ins ([`Meter`]: of one plug-in at its
 //!   place) · [`RequestCounters`]: of answered requests · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
-//!   `server_gauges`: of the whole server · [`SpanCounters`]: of exported spans.
+//!   `server_gauges`: of the whole server · [`SpanCounters`]: of exported spans · [`ReloadMetrics`]: of reloads of the configuration.
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: the limits of one client.
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: the time of work, without the time of other
@@ -14,6 +14,7 @@
 //! - [`log`]: the log and its levels.
 
 mod cached;
+mod config_reloads;
 mod connection_closed;
 mod gauge_part;
 pub mod gpu;
@@ -37,6 +38,7 @@ mod store;
 mod surface;
 
 pub use cached::CacheUsage;
+pub use config_reloads::{ReloadMetrics, ReloadOutcome};
 pub use connection_closed::ConnectionClosed;
 pub use gauge_part::GaugePart;
 pub use gpu::{GpuMetrics, GpuReading};

@@ -49,7 +49,7 @@ fn settings() -> String {
             let title = if of.is_empty() { "At the top of the file".to_owned() } else { format!("`[{of}]`") };
             let _ = writeln!(
                 out,
-                "\n### {title}\n\n| key | flag | variable | value | default | meaning |\n|---|---|---|---|---|---|"
+                "\n### {title}\n\n| key | flag | variable | value | default | change by | meaning |\n|---|---|---|---|---|---|---|"
             );
             section = Some(of);
         }
@@ -57,8 +57,9 @@ fn settings() -> String {
         let (flag, variable, value) = (key.flag(), key.variable(), cell(&key.kind.placeholder()));
         let _ = writeln!(
             out,
-            "| `{name}` | `--{flag}` | `{variable}` | {value} | {} | {} |",
+            "| `{name}` | `--{flag}` | `{variable}` | {value} | {} | {} | {} |",
             default_of(key),
+            if key.reload { "reload" } else { "restart" },
             cell(key.help)
         );
     }
@@ -117,9 +118,10 @@ state = \"4GiB\"              # or --limits-state 4GiB, or SEQUOR_LIMITS_STATE=4
 * **Lists** are `[...]` in the file and separated by commas in a variable. Their flags may be repeated. **GROUPS:KEY=VALUE** holds commas itself: a
   variable has one a line ([restricted endpoints](security.md#restricted-endpoints)).
 * **A misspelt variable** is named in the log at the start. A misspelt key or flag is refused.
-* **Changes** take effect at the next start. Keys and certificates (`admin.keys_file`, `auth.keys_file`, `tls.*`) are read again when their files change.
+* **Changes** take effect at the next start. Where the tables say `reload`, a [reload](../reload.md) (SIGHUP, `sequor config reload`) applies them too. The files of
+  keys and certificates (`admin.keys_file`, `auth.keys_file`, `tls.*`) are read again when they change.
 * `sequor config show --origin` takes the same flags, variables and file, starts nothing, and prints the value of every setting and where it comes from. It
-  exits with 3 if the configuration is wrong. `curl 127.0.0.1:8003/admin/config` shows the same of a running server.
+  exits with 3 if the configuration is wrong. `sequor config running` shows the same of a running server.
 * A model has a [file of its own](../model-config.md) with other keys. It is called `sequor.toml` as well, but is in the model's directory, beside `config.pbtxt`.
 
 ## Settings
@@ -141,6 +143,7 @@ Begin with these:
 | is memory for states full? | sum of `sequor_state_bytes`, `sequor_state_limit_bytes` |
 | is `state.dir` full? | `sequor_store_bytes`, `sequor_store_limit_bytes` |
 | did a load fail? | `sequor_model_loads_total{result=\"failed\"}` |
+| was the configuration reloaded? | `sequor_config_last_reload_successful`, `sequor_config_settings_pending_restart` |
 | do [traces](../watch.md#traces) arrive? | `sequor_spans_dropped_total` by `reason` |
 
 No label holds the id of a sequence, or the name of a model that is neither served nor wanted at the start. A histogram `x` has the series

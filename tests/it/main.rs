@@ -18,6 +18,7 @@ mod client_states;
 mod clients;
 mod collector;
 mod config;
+mod config_reload;
 mod connections;
 mod demo;
 mod docs;

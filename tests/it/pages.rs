@@ -238,6 +238,7 @@ read_pages! {
     logs_runs: "docs/logs.md",
     operate_runs: "docs/operate.md",
     quickstart_runs: "docs/quickstart.md",
+    reloading_runs: "docs/reload.md",
     restarts_runs: "docs/restarts.md",
     retries_runs: "docs/retries.md",
     the_simulator_reference_runs: "docs/reference/simulate.md",

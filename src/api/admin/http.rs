@@ -12,6 +12,7 @@ use sequor_wasm::journal::LogLine;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::config::ReloadReport;
 use super::plugins::ComponentSource;
 use super::sequence_list::{SequenceList, SequenceQuery, SequenceRow};
 use super::sequences;
@@ -42,7 +43,11 @@ pub(super) async fn report(State(admin): State<Admin>) -> JsonResult<StatusRepor
 }
 
 pub(super) async fn config(State(admin): State<Admin>) -> Json<Vec<Shown>> {
-    Json(admin.options().settings.clone())
+    Json(admin.settings())
+}
+
+pub(super) async fn reload(State(admin): State<Admin>, CallerOf(caller): CallerOf) -> JsonResult<ReloadReport> {
+    Ok(Json(admin.reload(&caller).await?))
 }
 
 pub(super) async fn drain(State(admin): State<Admin>, CallerOf(caller): CallerOf) -> StatusCode {

@@ -4,9 +4,11 @@
 //! # Layout
 //!
 //! - `plugins`, `models`, `sequences` (`sequence_list`: the list; `why`: the explanation of one): the operations, independent of a protocol · `refused`: their refusals.
+//! - [`config`]: the settings in force, and their reload.
 //! - [`status`]: the current status, as data; `rates`: counts per second · `page`: the status as HTML.
 //! - `routes`: the table of paths · `http`: their handlers · `openapi`: the document that describes them, with the schemas in `schemas.json`.
 
+pub mod config;
 mod http;
 mod models;
 mod openapi;
@@ -22,16 +24,18 @@ mod why;
 
 use std::hash::RandomState;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use tokio::sync::{Notify, Semaphore};
 
+pub use config::{AdminRights, ConfigControl};
 pub use routes::routes;
 
-use super::Api;
+use self::config::ReloadReport;
 pub use super::Caller;
 use super::audit::Changes;
+use super::{Api, Status};
 use crate::config::server::Shown;
 use crate::scheduling::report::PluginControl;
 
@@ -66,6 +70,9 @@ pub struct Admin(Arc<AdminState>);
 struct AdminState {
     api: Api,
     options: AdminSetup,
+    rights: Arc<AdminRights>,
+    /// The settings of the server, if it can read them again.
+    config: OnceLock<Arc<dyn ConfigControl>>,
     began: Instant,
     drain: Arc<Notify>,
     rates: rates::Rates,
@@ -80,11 +87,36 @@ impl Admin {
     pub fn new(api: &Api, options: AdminSetup, drain: Arc<Notify>) -> Admin {
         let (began, ids, rates) = (Instant::now(), RandomState::new(), rates::Rates::default());
         let capturing = Arc::new(Semaphore::new(1));
-        Admin(Arc::new(AdminState { api: api.clone(), options, began, drain, rates, ids, capturing }))
+        let rights = Arc::new(AdminRights::new(options.upload, options.peek, options.capture));
+        let (api, config) = (api.clone(), OnceLock::new());
+        Admin(Arc::new(AdminState { api, options, rights, config, began, drain, rates, ids, capturing }))
     }
 
     pub fn api(&self) -> &Api {
         &self.0.api
+    }
+
+    /// What operators may see and send. All holders share it.
+    pub fn rights(&self) -> &Arc<AdminRights> {
+        &self.0.rights
+    }
+
+    /// Sets the control of the settings. Must be called once, before any request.
+    pub fn configure(&self, config: Arc<dyn ConfigControl>) {
+        let _ = self.0.config.set(config);
+    }
+
+    /// The settings in force.
+    fn settings(&self) -> Vec<Shown> {
+        let running = self.0.config.get().map(|config| config.running());
+        running.unwrap_or_else(|| self.options().settings.clone())
+    }
+
+    async fn reload(&self, caller: &Caller) -> Result<ReloadReport, Status> {
+        let Some(config) = self.0.config.get() else {
+            return Err(Status::unimplemented("this server was started without settings that could be read again"));
+        };
+        config.reload(caller).await.map_err(|refusal| config::status(&refusal))
     }
 
     fn options(&self) -> &AdminSetup {

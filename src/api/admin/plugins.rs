@@ -125,7 +125,7 @@ impl Admin {
         source: ComponentSource,
     ) -> Result<Vec<u8>, Status> {
         let found = match source {
-            ComponentSource::Bytes(_) if !self.options().upload => Err(refused::denied(
+            ComponentSource::Bytes(_) if !self.rights().upload() => Err(refused::denied(
                 "components are not taken over the wire: start the server with --admin-upload ([admin] upload = true), or put \
                  the file into its plugins.dir as NAME.wasm and run `sequor plugin load NAME` (over HTTP: ?from=FILE)",
             )),

@@ -39,8 +39,15 @@ fn of_server() -> Vec<Operation> {
             .answers(BodySchema::Json("Description")),
         Operation::new(Get, "/admin/status.json", ("showStatus", "The status page as data"), http::report)
             .answers(BodySchema::Json("Status")),
-        Operation::new(Get, "/admin/config", ("listSettings", "The settings the server runs with"), http::config)
-            .answers(BodySchema::List("Setting")),
+        Operation::new(
+            Get,
+            "/admin/config",
+            ("listSettings", "The settings in force, and what waits for a restart"),
+            http::config,
+        )
+        .answers(BodySchema::List("Setting")),
+        Operation::new(Post, "/admin/config/reload", ("reloadConfig", "Reads the settings again"), http::reload)
+            .answers(BodySchema::Json("Reload")),
         Operation::new(Post, "/admin/drain", ("drain", "Takes the server out of service"), http::drain)
             .answers(BodySchema::None)
             .code(202),

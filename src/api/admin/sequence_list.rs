@@ -141,7 +141,7 @@ impl Admin {
     pub(super) fn row(&self, id: &Id, state: &'static str, step: u64) -> SequenceRow {
         let (shown, hash) = match id {
             Id::Int(number) => (Some((*number).into()), None),
-            Id::Str(text) if self.options().peek => (Some(text.as_ref().into()), None),
+            Id::Str(text) if self.rights().peek() => (Some(text.as_ref().into()), None),
             Id::Str(_) => (None, Some(format!("{:016x}", self.0.ids.hash_one(id)))),
             Id::None => (None, None),
         };

@@ -52,7 +52,7 @@ impl Admin {
     /// The state of a live or stored sequence, as a `.safetensors` file.
     pub(super) async fn export(&self, caller: &Caller, model: String, id: Id) -> Result<Vec<u8>, Status> {
         let outcome = match self.served(&model) {
-            _ if !self.options().peek => {
+            _ if !self.rights().peek() => {
                 Err(refused::denied("states of sequences are not shown: set [admin] peek = true"))
             }
             Err(status) => Err(status),
@@ -68,7 +68,7 @@ impl Admin {
     /// Imports a state for a sequence that is not live here. Its next step continues from that state.
     pub(super) async fn import(&self, caller: &Caller, model: String, id: Id, file: Vec<u8>) -> Result<(), Status> {
         let outcome = match self.served(&model) {
-            _ if !self.options().upload => {
+            _ if !self.rights().upload() => {
                 Err(refused::denied("states are not taken over the wire: set [admin] upload = true"))
             }
             Err(status) => Err(status),
@@ -105,8 +105,8 @@ impl Admin {
     ) -> Result<Vec<u8>, Status> {
         let steps = wanted.steps.unwrap_or(CAPTURED).clamp(1, MOST_CAPTURED);
         let wait = wanted.wait.unwrap_or(CAPTURE_WAIT).min(LONGEST_CAPTURE);
-        let limits = CaptureLimits { steps, bytes: self.options().capture, wait };
-        let allowed = match self.options().capture {
+        let limits = CaptureLimits { steps, bytes: self.rights().capture(), wait };
+        let allowed = match self.rights().capture() {
             0 => Err(refused::denied(
                 "sequences are not captured: set [admin] capture to the maximum bytes of a capture, such as \"64MiB\"",
             )),

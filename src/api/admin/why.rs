@@ -132,7 +132,7 @@ impl Admin {
     fn refused_row(&self, PastRefusal { ago, failure }: &PastRefusal) -> RefusedRow {
         let status = failure.as_ref().map(triton::status);
         let reason = status.as_ref().map_or("bad_input", |status| status.reason);
-        let is_shown = self.options().peek || !failure.as_ref().is_some_and(is_private);
+        let is_shown = self.rights().peek() || !failure.as_ref().is_some_and(is_private);
         let text = status.map(|status| status.message).filter(|_| is_shown);
         RefusedRow { ago_seconds: ago.as_secs_f64(), reason, text }
     }

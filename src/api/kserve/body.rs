@@ -48,7 +48,7 @@ impl BodyRequest {
         mut permit: QueuedBytesPermit,
     ) -> Result<(Decoded, ResponseFormat), Status> {
         let BodyRequest { named, sequence, json_length, body } = self;
-        let (regions, limits) = (kserve.regions(), kserve.api().limits());
+        let (regions, limits) = (kserve.regions(), kserve.api().limits().of_request());
         let sequence = sequence.as_deref();
         let decode = |of: &ModelHandle, body: Bytes, permit: &mut QueuedBytesPermit| {
             let head = JsonRequestHead {
@@ -58,7 +58,7 @@ impl BodyRequest {
                 json_length,
                 regions,
                 inputs: of,
-                limits,
+                limits: &limits,
             };
             if json_length == Some(0) {
                 return json::raw(head, body, &of.metadata(), of.config().max_batch_size > 0);

@@ -103,7 +103,8 @@ async fn read(
     let (parts, body) = request.into_parts();
     let received = receive(kserve.api(), context, &parts.headers, body, triton::status).await?;
     let ReceivedBody { turn, body, mut permit } = received;
-    let (sequence, limits, is_long) = (sequence(&parts.headers), *kserve.api().limits(), body.len() > INLINE_BYTES);
+    let (sequence, limits, is_long) =
+        (sequence(&parts.headers), kserve.api().limits().of_request(), body.len() > INLINE_BYTES);
     let decode = move || {
         let decode = |of: &ModelHandle, body: Bytes, permit: &mut QueuedBytesPermit| {
             let metadata = of.metadata();

@@ -64,7 +64,7 @@ impl InferService {
         }
         Grpc::new(RawCodec::new(kind))
             .apply_compression_config(compressions, EnabledCompressionEncodings::default())
-            .apply_max_message_size_config(Some(self.kserve.api().limits().request.to_usize()), Some(usize::MAX))
+            .apply_max_message_size_config(Some(self.kserve.api().limits().request()), Some(usize::MAX))
     }
 }
 

@@ -42,7 +42,7 @@ async fn call(
     if let Err(status) = control::check_explicit(kserve.api()) {
         return Status::from(status).into_http();
     }
-    let limit = kserve.api().limits().request.to_usize();
+    let limit = kserve.api().limits().request();
     let (request, unpacked) = frames::unpack(kserve.api(), &context, CallKind::Unary, request);
     let mut compressions = EnabledCompressionEncodings::default();
     for compression in [CompressionEncoding::Gzip, CompressionEncoding::Deflate] {
@@ -80,7 +80,7 @@ async fn load(kserve: Kserve, context: RequestContext, unpacked: Option<Unpacked
         Some(Unpacked { permit, turn: _turn }) => permit,
         None => api.body_permit(&context, message.len()),
     };
-    let (is_long, most) = (message.len() > INLINE_BYTES, api.limits().parameters);
+    let (is_long, most) = (message.len() > INLINE_BYTES, api.limits().parameters());
     let decoded = off_task(is_long, move || decode(&message, permit, most)).await;
     let (request, permit) = decoded.map_err(|failure| triton::status(&failure))??;
     let RepositoryModelLoadRequest { repository_name, model_name: model, parameters } = request;

@@ -97,7 +97,7 @@ pub(super) struct ReadMessage {
 impl ScannedMessage {
     /// Scans a message if that is necessary and does not take long. For a decompressed message, `permit` counts its bytes or is the refusal.
     pub(super) fn new(kserve: &Kserve, message: Bytes, permit: Result<QueuedBytesPermit, Failure>) -> ScannedMessage {
-        if scan::is_needless(&message, kserve.api().limits())
+        if scan::is_needless(&message, &kserve.api().limits().of_request())
             && permit.is_ok()
             && let Ok(decoded) = ModelInferRequest::decode(message.clone())
             && decoded.inputs.iter().all(|input| input.parameters.is_empty())
@@ -112,7 +112,7 @@ impl ScannedMessage {
 
     fn scan(kserve: &Kserve, message: Bytes, permit: Result<QueuedBytesPermit, Failure>) -> ScannedMessage {
         let Scanned { model, version, id, unpacked, shared, is_well_formed, refused, .. } =
-            scan(&message, kserve.api().limits());
+            scan(&message, &kserve.api().limits().of_request());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let is_text = std::str::from_utf8(model).is_ok();
         let call = CallNames { surface: Surface::KserveGrpc, model: text(model), version: text(version), id: text(id) };

@@ -53,7 +53,7 @@ pub(super) async fn open(
     let upgrade = upgrade.map_err(|refused| Status::new(Code::InvalidArgument, BAD_INPUT, refused.body_text()))?;
     kserve.find(&named.model, &named.version)?;
     let sequence = headers.get(SEQUENCE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let limit = kserve.api().limits().request.to_usize();
+    let limit = kserve.api().limits().request();
     let keepalive = upgrades.as_ref().map(|Extension(upgrades)| upgrades.keepalive).unwrap_or_default();
     let (waiting, decoding, writing, largest) = (VecDeque::new(), None, None, None);
     // The connection's executor does not poll an upgraded connection.
@@ -216,7 +216,7 @@ impl Talk {
     }
 
     fn is_full(&self) -> bool {
-        is_full(0, self.unanswered(), self.largest, self.kserve.api().limits().stream_unread.to_usize())
+        is_full(0, self.unanswered(), self.largest, self.kserve.api().limits().stream_unread())
     }
 
     fn begin_binary(&mut self, message: &Bytes) {

@@ -142,7 +142,7 @@ where
             self.replies.end(self.end.take());
             return Poll::Ready(false);
         };
-        let limit = self.kserve.api().limits().stream_unread.to_usize();
+        let limit = self.kserve.api().limits().stream_unread();
         if is_full(unread, self.waiting.len(), self.largest, limit) {
             if self.waiting.is_empty() {
                 self.replies.wait_for_room(limit / 2);

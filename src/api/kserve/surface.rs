@@ -30,7 +30,7 @@ struct KserveParts {
 impl Kserve {
     /// `allowed`: the system shared memory that clients may register.
     pub fn new(api: &Api, allowed: SharedMemory) -> Kserve {
-        let regions = Regions::new(api.limits().request.to_usize(), allowed);
+        let regions = Regions::new(api.limits().request(), allowed);
         Kserve(Arc::new(KserveParts { api: api.clone(), traces: Traces::default(), regions }))
     }
 

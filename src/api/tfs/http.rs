@@ -217,7 +217,7 @@ async fn read(
     let ReceivedBody { turn, body, mut permit } = received;
     let text = |name: &str| headers.get(name)?.to_str().ok();
     let sequence = text(SEQUENCE_HEADER).map(str::to_owned);
-    let (is_long, limits) = (body.len() > INLINE_BYTES, *tfs.api().limits());
+    let (is_long, limits) = (body.len() > INLINE_BYTES, tfs.api().limits().of_request());
     let (name, version) = (model.to_owned(), version.to_owned());
     let decoded = off_task(is_long, move || {
         let sequence = sequence.as_deref();

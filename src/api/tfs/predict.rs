@@ -58,7 +58,7 @@ impl PredictService {
         }
         let mut grpc = Grpc::new(RawCodec::<PredictResponse>::new(CallKind::Unary))
             .apply_compression_config(compressions, EnabledCompressionEncodings::default())
-            .apply_max_message_size_config(Some(self.tfs.api().limits().request.to_usize()), Some(usize::MAX));
+            .apply_max_message_size_config(Some(self.tfs.api().limits().request()), Some(usize::MAX));
         grpc.unary(PredictCall { tfs: self.tfs, context, unpacked }, request).await
     }
 }
@@ -129,7 +129,7 @@ impl PredictMessage {
     ) -> PredictMessage {
         let text = |key: &str| metadata.get(key)?.to_str().ok();
         PredictMessage {
-            unpacked: scan(&message, tfs.api().limits(), INLINE_BYTES),
+            unpacked: scan(&message, &tfs.api().limits().of_request(), INLINE_BYTES),
             sequence: text(SEQUENCE_HEADER).map(str::to_owned),
             message,
             permit,
@@ -150,7 +150,7 @@ impl PredictMessage {
         let PredictMessage { message, sequence, unpacked, permit } = self;
         let permit = permit.and_then(|mut permit| {
             let unpacked = match unpacked {
-                Err(ScanEnd::Long) => scan(&message, tfs.api().limits(), usize::MAX),
+                Err(ScanEnd::Long) => scan(&message, &tfs.api().limits().of_request(), usize::MAX),
                 unpacked => unpacked,
             };
             match unpacked {

@@ -3,13 +3,14 @@
 //! # Layout
 //!
 //! - [`client`]: a request and its answer · `tls`: the certificates that it trusts.
-//! - [`status`], [`top`] (`readings`, `top_screen`: its figures and its text), [`why`], [`plugin`], [`model`], [`sequence`], [`drain`]: the
+//! - [`status`], [`top`] (`readings`, `top_screen`: its figures and its text), [`why`], [`plugin`], [`model`], [`sequence`], [`config`], [`drain`]: the
 //!   commands · `component`: the transfer of a plug-in's file.
 //! - `advice`: advice about refusals.
 
 mod advice;
 pub(super) mod client;
 pub(super) mod component;
+pub(super) mod config;
 pub(super) mod drain;
 pub(super) mod model;
 pub(super) mod plugin;

@@ -48,7 +48,7 @@ section! {
         /// Run every instance on the CPU, also of KIND_GPU; the log has a line for each model that asks for a GPU
         pub cpu_only: bool = false;
         /// Report ready only while every model that should be loaded is ready
-        pub strict_readiness: bool = true;
+        pub strict_readiness: bool = true, reload;
         /// File to record requests in: times, sizes and hashed ids, no tensors (see sequor simulate --trace)
         pub record: PathBuf = PathBuf::new();
         /// Maximum bytes of the recording; beyond it the oldest requests are overwritten
@@ -100,9 +100,9 @@ section! {
         /// Interval between two scans of the repository in control mode poll
         pub poll: Span = seconds(15), positive;
         /// Complete a missing or partial config.pbtxt from the ONNX model; if false, refuse the model
-        pub auto_complete: bool = true;
+        pub auto_complete: bool = true, reload;
         /// max_batch_size of a model that can batch and whose configuration does not say it; 0: such a model does not batch
-        pub default_max_batch_size: u32 = 4;
+        pub default_max_batch_size: u32 = 4, reload;
     }
 }
 
@@ -127,9 +127,9 @@ section! {
         /// Port of the HTTP listener
         pub port: u16 = 8000;
         /// Origin whose web pages may open WebSockets, infer and change settings, as https://app.example.org; * is every origin; the server's own address is always allowed
-        pub allowed_origins: Vec<String> = Vec::new();
+        pub allowed_origins: Vec<String> = Vec::new(), reload;
         /// Groups of endpoints that HTTP requests reach only with the header KEY: VALUE (model-repository,logging:admin-key=VALUE); the value is shown nowhere
-        pub restricted_api: RestrictionTexts = RestrictionTexts::default();
+        pub restricted_api: RestrictionTexts = RestrictionTexts::default(), reload;
     }
 }
 
@@ -142,9 +142,9 @@ section! {
         /// Port of the gRPC listener
         pub port: u16 = 8001;
         /// How long an HTTP/2 or WebSocket connection may be silent before the server sends a ping
-        pub keepalive: Span = seconds(30);
+        pub keepalive: Span = seconds(30), reload;
         /// The same for gRPC calls, with the metadata triton-grpc-protocol-KEY: VALUE
-        pub restricted_protocol: RestrictionTexts = RestrictionTexts::default();
+        pub restricted_protocol: RestrictionTexts = RestrictionTexts::default(), reload;
     }
 }
 
@@ -171,13 +171,13 @@ section! {
         /// Port of the admin listener
         pub port: u16 = 8003;
         /// File of the keys that operators need, a line name:key for each; reloaded
-        pub keys_file: PathBuf = PathBuf::new();
+        pub keys_file: PathBuf = PathBuf::new(), reload;
         /// Take plug-ins, states of sequences and files of models over the wire
-        pub upload: bool = false;
+        pub upload: bool = false, reload;
         /// Let operators see ids that are texts, and states of sequences, which may hold client data
-        pub peek: bool = false;
+        pub peek: bool = false, reload;
         /// Maximum bytes of a captured sequence, with the states, inputs and outputs that its clients sent and got; 0B captures none
-        pub capture: Size = Size(0);
+        pub capture: Size = Size(0), reload;
     }
 }
 
@@ -197,9 +197,9 @@ section! {
     /// Who may call the listeners for clients. An empty path is none.
     pub struct Auth, "auth." {
         /// File of the keys that clients need over HTTP and gRPC, a line name:key for each; reloaded
-        pub keys_file: PathBuf = PathBuf::new();
+        pub keys_file: PathBuf = PathBuf::new(), reload;
         /// Groups of endpoints that need a key: repository, trace, log, or a name of http.restricted_api; all but health if not given
-        pub restricted: Option<Vec<String>> = None;
+        pub restricted: Option<Vec<String>> = None, reload;
     }
 }
 
@@ -210,31 +210,31 @@ section! {
         /// Maximum bytes of one request
         pub request: Size = Size(64 << 20), positive;
         /// Maximum requests in flight
-        pub in_flight: usize = 65_536, positive;
+        pub in_flight: usize = 65_536, positive, reload;
         /// Maximum total size of bodies that arrive, of inputs of requests in flight and of answers that clients have not taken, across all models; if not given, at most a quarter of the memory of the machine or of its control group
-        pub queued: Size = Size(4 << 30);
+        pub queued: Size = Size(4 << 30), reload;
         /// Maximum bytes of sequence state, across all models; if not given, three quarters of the memory of the machine or of its control group, less limits.queued
-        pub state: Option<Size> = None;
+        pub state: Option<Size> = None, reload;
         /// Maximum bytes of the tensors that ONNX Runtime allocates on the host, all models together; a run that needs more fails; if not given, three quarters of the memory of the machine or of its control group
         pub tensors: Option<Size> = None, positive;
         /// Maximum bytes of answers a client may leave unread on one stream
-        pub stream_unread: Size = Size(8 << 20), positive;
+        pub stream_unread: Size = Size(8 << 20), positive, reload;
         /// Maximum instances of one model
-        pub instances: u32 = 256, positive;
+        pub instances: u32 = 256, positive, reload;
         /// Maximum slots of one model, all its instances together
-        pub slots: u64 = 1 << 18, positive;
+        pub slots: u64 = 1 << 18, positive, reload;
         /// Maximum inputs of one request
-        pub inputs: usize = 1000, positive;
+        pub inputs: usize = 1000, positive, reload;
         /// Maximum requested outputs of one request
-        pub outputs: usize = 1000, positive;
+        pub outputs: usize = 1000, positive, reload;
         /// Maximum parameters of one request, those of its inputs and outputs included
-        pub parameters: usize = 1000, positive;
+        pub parameters: usize = 1000, positive, reload;
         /// Maximum live sequences of one client, all models together; no maximum if not given
-        pub sequences_per_peer: Option<u64> = None, positive;
+        pub sequences_per_peer: Option<u64> = None, positive, reload;
         /// Maximum requests in flight of one client; no maximum if not given
-        pub in_flight_per_peer: Option<u64> = None, positive;
+        pub in_flight_per_peer: Option<u64> = None, positive, reload;
         /// Maximum bytes of inputs of one client's requests in flight and of answers it has not taken; no maximum if not given
-        pub queued_per_peer: Option<Size> = None;
+        pub queued_per_peer: Option<Size> = None, reload;
     }
 }
 
@@ -252,23 +252,23 @@ section! {
     #[derive(Copy, Eq)]
     pub struct Connections, "connections." {
         /// Maximum open connections of HTTP and gRPC together; one more is closed at once; lowered if the process may not open as many files
-        pub max: usize = 8192, positive;
+        pub max: usize = 8192, positive, reload;
         /// Maximum open connections of HTTP and gRPC from one address (IPv6: one /64 network); one more is closed at once
-        pub per_peer: usize = 4096, positive;
+        pub per_peer: usize = 4096, positive, reload;
         /// Connections that are kept for the admin and for the metrics listener each, on top of connections.max
-        pub reserved: usize = 32, positive;
+        pub reserved: usize = 32, positive, reload;
         /// Maximum time for a TLS handshake, and then until the first byte of a connection; then it is closed
-        pub first_byte: Span = seconds(10), positive;
+        pub first_byte: Span = seconds(10), positive, reload;
         /// Maximum time to receive a request's headers, over HTTP/1.1 also between two requests; then the connection is closed
-        pub head: Span = seconds(30), positive;
+        pub head: Span = seconds(30), positive, reload;
         /// Maximum time without a byte of a body that has begun, and for which it may arrive at less than 1 KiB a second; then the request is refused; streams may rest between messages
-        pub body: Span = seconds(30), positive;
+        pub body: Span = seconds(30), positive, reload;
         /// Maximum time in which a client takes no byte of what is sent to it; then the connection is closed; over HTTP/2, an answer that waits for its stream's window this long is given up, and its stream is reset
-        pub write: Span = seconds(60), positive;
+        pub write: Span = seconds(60), positive, reload;
         /// Time without a request after which a connection is closed; 0s is never
-        pub idle: Span = seconds(600);
+        pub idle: Span = seconds(600), reload;
         /// Maximum concurrent requests on one HTTP/2 connection; clients wait with further ones
-        pub streams: u32 = 1000, positive;
+        pub streams: u32 = 1000, positive, reload;
     }
 }
 
@@ -296,11 +296,11 @@ section! {
     #[derive(Copy, Eq)]
     pub struct Drain, "drain." {
         /// After SIGTERM, report not-ready for this long while still accepting requests, so that load balancers can react
-        pub announce: Span = seconds(5);
+        pub announce: Span = seconds(5), reload;
         /// After that, refuse new sequences for up to this long while live ones finish; ends early if none is live
-        pub finish: Span = seconds(20);
+        pub finish: Span = seconds(20), reload;
         /// Maximum time of a drain; then connections are cut and states are stored
-        pub exit_timeout: Span = seconds(30);
+        pub exit_timeout: Span = seconds(30), reload;
     }
 }
 
@@ -333,7 +333,7 @@ section! {
         /// Form of the log
         pub format: LogFormat = LogFormat::Text;
         /// Log level: error, warn, info, debug, trace, off, or a filter by module (info,sequor=debug)
-        pub level: String = "info".to_owned();
+        pub level: String = "info".to_owned(), reload;
     }
 }
 
@@ -399,7 +399,7 @@ section! {
         /// Protocol of the collector
         pub protocol: OtlpProtocol = OtlpProtocol::HttpProtobuf;
         /// Share of requests that are traced, from 0 to 1; a traceparent header decides for its own request
-        pub sample: f64 = 0.01, share;
+        pub sample: f64 = 0.01, share, reload;
     }
 }
 

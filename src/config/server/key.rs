@@ -15,6 +15,8 @@ pub struct Key {
     pub path: &'static str,
     pub kind: ValueKind,
     pub(super) rule: Rule,
+    /// Whether a reload of the configuration applies a new value. If not, the value waits for a restart.
+    pub reload: bool,
     /// One sentence for `--help` and the reference.
     pub help: &'static str,
     pub(super) default: fn() -> Option<Value>,
@@ -52,13 +54,13 @@ pub(super) trait SettingValue {
     const KIND: ValueKind;
 }
 
-/// Declares a section: the struct for the file, its defaults, and its keys. A key without help does not compile. `with` lists fields
-/// that are not keys.
+/// Declares a section: the struct for the file, its defaults, and its keys. A key without help does not compile. `reload` marks a key that a
+/// reload applies; it stands behind the rule, if there is one. `with` lists fields that are not keys.
 macro_rules! section {
     (
         $(#[$of:meta])*
         $vis:vis struct $name:ident, $prefix:literal {
-            $( $(#[doc = $help:literal])+ $key_vis:vis $field:ident: $kind:ty = $default:expr $(, $rule:ident)?; )*
+            $( $(#[doc = $help:literal])+ $key_vis:vis $field:ident: $kind:ty = $default:expr $(, $mark:ident)*; )*
         }
         $(with { $( $other_vis:vis $other:ident: $section:ty = $none:expr; )* })?
     ) => {
@@ -80,7 +82,8 @@ macro_rules! section {
             pub(super) const KEYS: &[$crate::config::server::key::Key] = &[$( $crate::config::server::key::Key {
                 path: concat!($prefix, stringify!($field)),
                 kind: <$kind as $crate::config::server::key::SettingValue>::KIND,
-                rule: $crate::config::server::key::rule!($($rule)?),
+                rule: $crate::config::server::key::rule!($($mark)*),
+                reload: $crate::config::server::key::reloads!($($mark)*),
                 help: concat!($($help),*).trim_ascii(),
                 default: || toml::Value::try_from::<$kind>($default).ok(),
             }, )*];
@@ -89,14 +92,26 @@ macro_rules! section {
 }
 
 macro_rules! rule {
-    () => {
+    ($(reload)?) => {
         $crate::config::server::key::Rule::Any
     };
-    (positive) => {
+    (positive $(reload)?) => {
         $crate::config::server::key::Rule::Positive
     };
-    (share) => {
+    (share $(reload)?) => {
         $crate::config::server::key::Rule::Share
+    };
+}
+
+macro_rules! reloads {
+    (reload) => {
+        true
+    };
+    ($rule:ident reload) => {
+        true
+    };
+    ($($rule:ident)?) => {
+        false
     };
 }
 
@@ -115,7 +130,7 @@ macro_rules! choice {
     };
 }
 
-pub(super) use {choice, rule, section};
+pub(super) use {choice, reloads, rule, section};
 
 macro_rules! kinds {
     ($($of:ty => $kind:ident),* $(,)?) => { $(

@@ -48,7 +48,7 @@ impl Origin {
 }
 
 /// The merged layers.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct Layers {
     table: Table,
     /// The origin of each key that some layer sets.
@@ -58,9 +58,31 @@ pub(super) struct Layers {
     file: Option<(PathBuf, String)>,
 }
 
+/// Hides the values, because some are secrets.
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layers").field("origins", &self.origins).field("faults", &self.faults).finish_non_exhaustive()
+    }
+}
+
 impl Layers {
+    /// Merges the layers above the defaults.
+    pub(super) fn of(
+        file: Option<(&Path, &str)>,
+        variable: &dyn Fn(&str) -> Option<String>,
+        given: &GivenFlags,
+    ) -> Layers {
+        let mut layers = Layers::default();
+        if let Some((path, text)) = file {
+            layers.file(path, text);
+        }
+        layers.environment(variable);
+        layers.flags(given);
+        layers
+    }
+
     /// Applies the file, the lowest layer above the defaults.
-    pub(super) fn file(&mut self, path: &Path, text: &str) {
+    fn file(&mut self, path: &Path, text: &str) {
         if let Err(fault) = toml_file::read_offering::<ServerFile>(path, text, &is_offered) {
             self.faults.push(fault);
             return;
@@ -74,7 +96,7 @@ impl Layers {
         }
     }
 
-    pub(super) fn environment(&mut self, variable: &dyn Fn(&str) -> Option<String>) {
+    fn environment(&mut self, variable: &dyn Fn(&str) -> Option<String>) {
         for key in keys() {
             for name in VARIABLES.iter().filter(|(path, _)| *path == key.path).flat_map(|(_, names)| names) {
                 // OpenTelemetry defines an empty variable as one that is not set.
@@ -96,7 +118,7 @@ impl Layers {
         }
     }
 
-    pub(super) fn flags(&mut self, given: &GivenFlags) {
+    fn flags(&mut self, given: &GivenFlags) {
         for (flag, code, what) in &given.wrong {
             self.faults.push(Fault { at: Origin::Flag(flag.clone()).at(), code, what: what.clone() });
         }
@@ -131,6 +153,25 @@ impl Layers {
             self.faults.push(Fault { at: At::default(), code: code::VALUE, what: e.message().to_owned() });
             ServerFile::default()
         })
+    }
+
+    /// The value that a layer sets, as it was written.
+    pub(super) fn given(&self, key: &Key) -> Option<&Value> {
+        let (first, rest) = key.path.split_once('.').map_or((key.path, None), |(section, name)| (section, Some(name)));
+        let value = self.table.get(first)?;
+        rest.map_or(Some(value), |name| value.get(name))
+    }
+
+    /// Takes the value of a key, and its origin, from other layers.
+    pub(super) fn take_from(&mut self, other: &Layers, key: &'static Key) {
+        match other.given(key) {
+            Some(value) => insert(&mut self.table, &key.parts(), value.clone()),
+            None => remove(&mut self.table, &key.parts()),
+        }
+        match other.origins.get(key.path) {
+            Some(origin) => self.origins.insert(key.path, origin.clone()),
+            None => self.origins.remove(key.path),
+        };
     }
 
     pub(super) fn origin(&self, path: &str) -> Origin {
@@ -173,6 +214,20 @@ fn insert(table: &mut Table, path: &[&str], value: Value) {
             let inner = table.entry((*section).to_owned()).or_insert_with(|| Value::Table(Table::new()));
             if let Value::Table(inner) = inner {
                 insert(inner, rest, value);
+            }
+        }
+        [] => {}
+    }
+}
+
+fn remove(table: &mut Table, path: &[&str]) {
+    match path {
+        [name] => {
+            table.remove(*name);
+        }
+        [section, rest @ ..] => {
+            if let Some(Value::Table(inner)) = table.get_mut(*section) {
+                remove(inner, rest);
             }
         }
         [] => {}

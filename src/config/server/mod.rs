@@ -12,6 +12,7 @@
 //! - [`rates`]: the capacities of the resources that runs need.
 //! - [`store_url`]: the URL of a store that several servers share.
 //! - [`otlp`]: the export of traces, also as OpenTelemetry's own variables set it (`otlp_variables`: those for our keys) · `triton_trace`: Triton's flag for it.
+//! - [`reload()`]: merges the layers anew for a running server.
 //! - `by_memory`: limits that follow from the memory of this process.
 //! - `validation`: checks the meaning of the merged values · [`settings`]: the checked result · [`shown`]: the same for operators to read.
 
@@ -24,6 +25,9 @@ pub mod layers;
 pub mod otlp;
 mod otlp_variables;
 pub mod rates;
+mod reload;
+#[cfg(test)]
+mod reload_tests;
 pub mod settings;
 #[cfg(test)]
 mod settings_tests;
@@ -38,5 +42,6 @@ pub use file::{Connections, Drain, Grpc, ServerLimits};
 pub use flags::{GivenFlags, args};
 pub use layers::Origin;
 pub use otlp::{ExportPace, OtlpSettings};
+pub use reload::{Reloaded, reload};
 pub use settings::{HostInfo, Settings, config_path, load};
 pub use shown::Shown;

@@ -64,6 +64,8 @@ pub struct Settings {
     pub origins: BTreeMap<&'static str, Origin>,
     /// Every key with its value and origin, for operators.
     pub shown: Vec<Shown>,
+    /// The layers that these settings were made of.
+    pub(super) layers: Layers,
 }
 
 /// The system shared memory objects that clients may register.
@@ -87,12 +89,15 @@ pub fn load(
     given: &GivenFlags,
     host: &HostInfo,
 ) -> Result<Settings, Vec<Fault>> {
-    let mut layers = Layers::default();
-    if let Some((path, text)) = file {
-        layers.file(path, text);
-    }
-    layers.environment(variable);
-    layers.flags(given);
+    resolved(Layers::of(file, variable, given), variable, host)
+}
+
+/// Checks merged layers and resolves them. On error returns all faults.
+pub(super) fn resolved(
+    mut layers: Layers,
+    variable: &dyn Fn(&str) -> Option<String>,
+    host: &HostInfo,
+) -> Result<Settings, Vec<Fault>> {
     let file = layers.merged();
     let mut faults = std::mem::take(&mut layers.faults);
     faults.extend(meaningless(&file, &layers));
@@ -102,7 +107,7 @@ pub fn load(
     let otlp = otlp::resolve(&file.otlp, &|key| layers.origin(key), variable, node).map_err(|wrong| faults.push(wrong));
     match (restricted, auth, otlp) {
         (Ok(restricted), Ok(auth), Ok(otlp)) if faults.is_empty() => {
-            Ok(Settings { otlp, ..resolve(file, (restricted, auth), layers.origins, host) })
+            Ok(Settings { otlp, ..resolve(file, (restricted, auth), layers, host) })
         }
         _ => Err(in_order(faults)),
     }
@@ -156,9 +161,10 @@ fn rates(file: &ServerFile) -> Option<Vec<ResourceLimit>> {
 fn resolve(
     file: ServerFile,
     (restricted, auth): (RestrictedGroups, Option<ClientAuth>),
-    origins: BTreeMap<&'static str, Origin>,
+    layers: Layers,
     host: &HostInfo,
 ) -> Settings {
+    let origins = layers.origins.clone();
     let (shared_memory, rates) = (shared_memory(&file), rates(&file));
     let LimitsByMemory { limits, sources } = by_memory(&file.limits, &origins, host.memory.as_ref());
     let file = ServerFile { limits, ..file };
@@ -190,5 +196,6 @@ fn resolve(
         otlp: None,
         origins,
         shown,
+        layers,
     }
 }

@@ -17,6 +17,9 @@ pub struct Shown {
     pub value: String,
     /// `default`, with the source of a derived default; otherwise a place in the file, a variable or a flag.
     pub origin: String,
+    /// The value that waits for a restart. It is empty if the setting is no longer set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<String>,
 }
 
 /// Lists every key. `sources` has the sources of the defaults that depend on the machine.
@@ -34,6 +37,7 @@ pub(super) fn shown(
             Some(source) => format!("{}: {source}", Origin::Default),
             None => origins.get(path).unwrap_or(&Origin::Default).to_string(),
         },
+        pending: None,
     };
     keys().map(|key| row(key.path)).collect()
 }

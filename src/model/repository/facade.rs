@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use sequor_core::{EndReason, Id};
 
 use crate::backend::Backend;
+use crate::config::model::draft;
 use crate::config::server::file::ControlMode;
 use crate::error::{Failure, LoadError, NotServed};
 use crate::initializing::{Initializer, InitializerRegistry};
@@ -202,9 +203,14 @@ impl Repository {
         self.0.lifecycle.load_by_request(model, config)
     }
 
-    /// Allows load requests that carry files, up to `limit` bytes per request. Must be called once.
+    /// Allows load requests that carry files, up to `limit` bytes per request. The first limit stays.
     pub fn take_uploads(&self, limit: u64) {
         self.0.lifecycle.take_uploads(limit);
+    }
+
+    /// Allows load requests that carry files no longer.
+    pub fn refuse_uploads(&self) {
+        self.0.lifecycle.refuse_uploads();
     }
 
     /// Maximum bytes of the files of a load request; `None` if load requests may not carry files.
@@ -254,8 +260,29 @@ impl Repository {
     /// Whether the repository is ready: the models wanted at the start have been loaded, and, if readiness is strict, all of them are
     /// ready.
     pub fn ready(&self) -> bool {
-        let strict = self.0.resources.options.strict_readiness;
-        !self.is_loading() && (!strict || self.complete())
+        !self.is_loading() && (!self.0.resources.live.strict_readiness() || self.complete())
+    }
+
+    // === options that change while the server runs ===
+
+    /// Whether one model that is not ready makes the whole repository not ready.
+    pub fn set_strict_readiness(&self, is_strict: bool) {
+        self.0.resources.live.set_strict_readiness(is_strict);
+    }
+
+    /// How configurations are read from the next load of a model on.
+    pub fn set_draft_options(&self, options: draft::Options) {
+        self.0.resources.live.set_draft(options);
+    }
+
+    /// How configurations of models are read.
+    pub fn draft_options(&self) -> Arc<draft::Options> {
+        self.0.resources.live.draft()
+    }
+
+    /// Sets the maximum bytes of state over all models. States that live stay, even beyond it.
+    pub fn set_state_limit(&self, bytes: u64) {
+        self.0.resources.budget.set_limit(bytes);
     }
 
     /// Whether every wanted model is ready.

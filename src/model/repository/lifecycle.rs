@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub(super) struct ModelLifecycle {
     catalog: Arc<Catalog>,
     control: OnceLock<RepositoryControl>,
     uploads: OnceLock<Uploads>,
+    takes_uploads: AtomicBool,
     source: OnceLock<FollowedSource>,
 }
 
@@ -38,7 +40,9 @@ struct FollowedSource {
 impl ModelLifecycle {
     pub(super) fn new(loader: &Arc<ModelLoader>, catalog: &Arc<Catalog>) -> ModelLifecycle {
         let (control, uploads, source) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        ModelLifecycle { loader: Arc::clone(loader), catalog: Arc::clone(catalog), control, uploads, source }
+        let takes_uploads = AtomicBool::new(false);
+        let (loader, catalog) = (Arc::clone(loader), Arc::clone(catalog));
+        ModelLifecycle { loader, catalog, control, uploads, takes_uploads, source }
     }
 
     /// The folders of models.
@@ -72,20 +76,29 @@ impl ModelLifecycle {
         Ok(())
     }
 
-    /// Allows load requests that carry files, up to `limit` bytes per request. Must be called once.
+    /// Allows load requests that carry files, up to `limit` bytes per request. The first limit stays.
     pub(super) fn take_uploads(&self, limit: u64) {
-        let _ = self.uploads.set(Uploads::new(limit));
+        self.uploads.get_or_init(|| Uploads::new(limit));
+        self.takes_uploads.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn refuse_uploads(&self) {
+        self.takes_uploads.store(false, Ordering::Relaxed);
+    }
+
+    fn uploads(&self) -> Option<&Uploads> {
+        self.uploads.get().filter(|_| self.takes_uploads.load(Ordering::Relaxed))
     }
 
     /// Maximum bytes of the files of a load request, if load requests may carry files.
     pub(super) fn upload_limit(&self) -> Option<u64> {
-        self.uploads.get().map(|uploads| uploads.limit)
+        self.uploads().map(|uploads| uploads.limit)
     }
 
     /// Loads a model from files that the request carried.
     pub(super) fn load_files(&self, model: &str, config: &str, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Failure> {
         self.explicit()?;
-        let uploads = self.uploads.get().filter(|_| is_model_name(model));
+        let uploads = self.uploads().filter(|_| is_model_name(model));
         let absent = || Failure::Control(error::ControlFailure::Absent { model: model.to_owned() });
         uploads.ok_or_else(absent)?.load((&self.loader, &self.catalog), model, config, files)
     }

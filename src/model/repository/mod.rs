@@ -1,7 +1,7 @@
 //! Loads models, keeps them up to date, and is the interface of all of `model/`.
 //!
-//! - `facade`: [`Repository`], the interface for the rest of the server. `options`: how models are loaded. `resources`: the resources that
-//!   all models share.
+//! - `facade`: [`Repository`], the interface for the rest of the server. `options`: how models are loaded; `live_options`: what of it changes
+//!   while the server runs. `resources`: the resources that all models share.
 //! - `loader`: loads a model; all its changed versions go into service together, once all are ready. `preparer`: makes a load of one
 //!   version. `placer`: finds devices and graphs for its instances. `instance_threads`: the threads of all instances.
 //! - `caches`: which loads keep their answers. `rates`: which loads wait for resources before a run.
@@ -25,6 +25,7 @@ mod facade;
 mod initializers;
 mod instance_threads;
 mod lifecycle;
+mod live_options;
 mod loader;
 mod model_calls;
 mod options;

@@ -69,7 +69,7 @@ impl VersionPreparer {
         if let Some(json) = config {
             sources.config = ConfigSource::Json(json.to_owned());
         }
-        Draft::parse(sources, &self.resources.options.config).map_err(faults)
+        Draft::parse(sources, &self.resources.live.draft()).map_err(faults)
     }
 
     /// Chooses between GPU and CPU for instances that may run on either.

@@ -12,6 +12,7 @@ use crate::state::ChunkCache;
 use crate::state::budget::Budget;
 use crate::telemetry::Metrics;
 
+use super::live_options::LiveOptions;
 use super::options::RepositoryOptions;
 use super::processor_host::ProcessorHost;
 
@@ -19,6 +20,8 @@ use super::processor_host::ProcessorHost;
 pub(in crate::model) struct Resources {
     pub(in crate::model) backend: Arc<dyn Backend>,
     pub(in crate::model) options: RepositoryOptions,
+    /// The options that change while the server runs.
+    pub(in crate::model) live: LiveOptions,
     pub(in crate::model) metrics: Metrics,
     pub(in crate::model) clock: Clock,
     /// The budget for bytes of state.
@@ -48,11 +51,13 @@ impl Resources {
         let chunk_cache = ChunkCache::new(budget.clone(), move || reads.now());
         let cache = ResponseCache::new(options.cache, metrics.cache());
         let rates = options.rates.clone().map(RateLimiter::new);
+        let live = LiveOptions::new(&options);
         Resources {
             rates,
             cache,
             backend,
             options,
+            live,
             metrics,
             clock,
             budget,

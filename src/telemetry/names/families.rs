@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry;
 use sequor_core::EndReason;
 
 use crate::telemetry::cached::{CacheLookups, CacheUsage};
+use crate::telemetry::config_reloads::ReloadMetrics;
 use crate::telemetry::connection_closed::ConnectionClosed;
 use crate::telemetry::handles::{FailureReason, ModelMetrics, RequestPhase, StepPath, ended_reason};
 use crate::telemetry::kinds::{Counter, Gauge, Histogram, Seconds};
@@ -21,7 +22,8 @@ use super::kept_families::KeptFamilies;
 use super::plugin_families::PluginFamilies;
 use super::series::{SeriesAction, family, gauge_alone};
 use super::server_families::{
-    PeerFamilies, cache_usage, connections_closed, server_gauges, shared_metrics, span_counters, store_gauges,
+    PeerFamilies, cache_usage, connections_closed, reload_metrics, server_gauges, shared_metrics, span_counters,
+    store_gauges,
 };
 use super::triton::Triton;
 
@@ -58,6 +60,7 @@ pub(in crate::telemetry) struct Families {
     pub(in crate::telemetry) server: ServerGauges,
     pub(in crate::telemetry) loads: Family<Counter>,
     pub(in crate::telemetry) spans: SpanCounters,
+    pub(in crate::telemetry) reloads: ReloadMetrics,
 }
 
 impl Families {
@@ -142,6 +145,7 @@ impl Families {
             server: server_gauges(r),
             loads: family(r, "sequor_model_loads_total", "Loads and reloads of a model, by result", counter),
             spans: span_counters(r),
+            reloads: reload_metrics(r),
         }
     }
 

@@ -3,6 +3,7 @@
 use prometheus_client::registry::Registry;
 
 use crate::telemetry::cached::CacheUsage;
+use crate::telemetry::config_reloads::{ReloadMetrics, ReloadOutcome};
 use crate::telemetry::connection_closed::ConnectionClosed;
 use crate::telemetry::kinds::{Counter, Gauge};
 use crate::telemetry::labels::label;
@@ -60,6 +61,26 @@ pub(super) fn span_counters(r: &mut Registry) -> SpanCounters {
     let dropped = family(r, "sequor_spans_dropped_total", help, Counter::default as fn() -> Counter);
     let dropped = SpanLoss::ALL.map(|why| dropped.get_or_create_owned(&vec![label("reason", why.name())]));
     SpanCounters { exported, dropped }
+}
+
+pub(super) fn reload_metrics(r: &mut Registry) -> ReloadMetrics {
+    let help = "Reloads of the configuration, by outcome: applied, or refused because of a fault or a drain";
+    let reloads = family(r, "sequor_config_reloads_total", help, Counter::default as fn() -> Counter);
+    let metrics = ReloadMetrics {
+        reloads: ReloadOutcome::ALL.map(|of| reloads.get_or_create_owned(&vec![label("outcome", of.name())])),
+        last_successful: gauge_alone(
+            r,
+            "sequor_config_last_reload_successful",
+            "1 if the last reload of the configuration was applied, or there was none, else 0",
+        ),
+        pending: gauge_alone(
+            r,
+            "sequor_config_settings_pending_restart",
+            "Settings whose new values wait for a restart, since the last reload that was applied",
+        ),
+    };
+    metrics.last_successful.set(1);
+    metrics
 }
 
 pub(super) fn store_gauges(r: &mut Registry) -> StoreGauges {

@@ -1,0 +1,86 @@
+//! The settings of a server, from its file, the environment and flags: at the start, and again at a reload.
+
+use std::path::PathBuf;
+
+use super::{Failed, host, launch, variable};
+use crate::config::Fault;
+use crate::config::server::{self, Connections, GivenFlags, HostInfo, Reloaded, Settings, Shown};
+use crate::server::{SettingsSource, descriptors};
+
+/// The file, the environment and the flags that the process began with.
+#[derive(Debug)]
+pub(super) struct ProcessSettings {
+    given: GivenFlags,
+    host: HostInfo,
+    descriptors: Descriptors,
+}
+
+/// The descriptors of the process at its start, before it had connections.
+#[derive(Debug, Clone, Copy)]
+struct Descriptors {
+    limit: usize,
+    open: usize,
+}
+
+impl ProcessSettings {
+    pub(super) fn new(given: &GivenFlags) -> ProcessSettings {
+        let descriptors = Descriptors { limit: descriptors::raise(), open: descriptors::open() };
+        ProcessSettings { given: given.clone(), host: host::info(), descriptors }
+    }
+
+    /// Lowers the limits of connections to the number of files that the process may open.
+    pub(super) fn fit(&self, mut settings: Settings) -> Settings {
+        settings.connections = self.descriptors.fitted(settings.connections);
+        settings
+    }
+}
+
+impl SettingsSource for ProcessSettings {
+    fn read(&self, running: &Settings) -> Result<Reloaded, String> {
+        let (path, text) = file(&self.given)?.unzip();
+        let file = path.as_deref().zip(text.as_deref());
+        let reloaded = server::reload(file, &variable, &self.given, &self.host, running);
+        let reloaded = reloaded.map_err(|faults| lines(&faults).join("\n"))?;
+        Ok(Reloaded { settings: self.fit(reloaded.settings), ..reloaded })
+    }
+
+    fn shown(&self, settings: &Settings) -> Vec<Shown> {
+        launch::shown(settings)
+    }
+}
+
+impl Descriptors {
+    fn fitted(self, wanted: Connections) -> Connections {
+        let Descriptors { limit, open } = self;
+        let (fitted, lowered) = wanted.fit(limit, open);
+        if lowered {
+            let (max, per_peer) = (fitted.max, fitted.per_peer);
+            tracing::warn!(
+                limit,
+                max,
+                per_peer,
+                "connections.max is lowered: the process may not open enough files (ulimit -n)"
+            );
+        }
+        fitted
+    }
+}
+
+/// Loads the settings from file, environment and flags.
+pub(super) fn load(given: &GivenFlags) -> Result<Settings, Failed> {
+    let (path, text) = file(given).map_err(Failed::Configuration)?.unzip();
+    let file = path.as_deref().zip(text.as_deref());
+    let wrong = |faults: Vec<Fault>| Failed::Configuration(lines(&faults).join("\nsequor: "));
+    server::load(file, &variable, given, &host::info()).map_err(wrong)
+}
+
+/// The settings file and its text, if one is named.
+fn file(given: &GivenFlags) -> Result<Option<(PathBuf, String)>, String> {
+    let Some(path) = server::config_path(&variable, given) else { return Ok(None) };
+    let text = fs_err::read_to_string(&path).map_err(|e| e.to_string())?;
+    Ok(Some((path, text)))
+}
+
+fn lines(faults: &[Fault]) -> Vec<String> {
+    faults.iter().map(|f| format!("{} {}", f.at, f.what)).collect()
+}

@@ -1,0 +1,150 @@
+//! Reloads the configuration of a running server: at SIGHUP, and when an operator asks. One reload runs at a time; another one waits for it.
+//!
+//! The settings are read and checked whole before anything changes. So a fault changes nothing.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Mutex;
+
+use super::checks::Access;
+use super::live::LiveServer;
+use super::{access, systemd};
+use crate::api::Caller;
+use crate::api::admin::ConfigControl;
+use crate::api::admin::config::{self, PendingSetting, Reload, ReloadRefusal, ReloadReport};
+use crate::config::server::{Reloaded, Settings, Shown};
+use crate::telemetry::{ReloadMetrics, log};
+
+/// The name of the caller in audit lines when a signal asks for a reload.
+const SIGHUP: &str = "SIGHUP";
+
+/// Where the settings come from.
+pub trait SettingsSource: fmt::Debug + Send + Sync {
+    /// Reads the settings again over the running ones. The error has one line per fault.
+    fn read(&self, running: &Settings) -> Result<Reloaded, String>;
+
+    /// The settings for operators.
+    fn shown(&self, settings: &Settings) -> Vec<Shown>;
+}
+
+/// The settings of a server, and where they come from.
+#[derive(Debug, Clone)]
+pub struct ReloadOptions {
+    pub running: Settings,
+    pub source: Arc<dyn SettingsSource>,
+}
+
+/// Reloads the configuration of one server.
+#[derive(Debug)]
+pub struct ConfigReloader {
+    live: LiveServer,
+    source: Arc<dyn SettingsSource>,
+    /// The settings in force. Held during a reload.
+    running: Mutex<Settings>,
+    shown: ArcSwap<Vec<Shown>>,
+    metrics: ReloadMetrics,
+}
+
+impl ConfigReloader {
+    pub(super) fn new(live: LiveServer, options: ReloadOptions) -> ConfigReloader {
+        let ReloadOptions { running, source } = options;
+        let shown = ArcSwap::from_pointee(source.shown(&running));
+        let metrics = live.api().metrics().config();
+        ConfigReloader { live, source, running: Mutex::new(running), shown, metrics }
+    }
+
+    /// Reloads at every SIGHUP, for as long as the process lives.
+    pub async fn follow(self: Arc<Self>, mut hangups: Signal) {
+        let caller = Caller { name: SIGHUP.to_owned(), address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) };
+        while hangups.recv().await.is_some() {
+            // The log and the audit line say why it was refused.
+            let _ = self.reload(&caller).await;
+        }
+    }
+
+    async fn reload_for(&self, caller: &Caller) -> Result<ReloadReport, ReloadRefusal> {
+        let mut running = self.running.lock().await;
+        let _told = systemd::reloading();
+        let outcome = self.try_reload(&mut running).await;
+        let on = outcome.as_ref().map(|report| report.changed.join(", ")).unwrap_or_default();
+        let refused = outcome.as_ref().err().map(config::status);
+        self.live.api().changes().note(caller, "config reload", &on, refused.as_ref().map_or(Ok(()), Err));
+        match &outcome {
+            Ok(report) => self.metrics.applied(report.pending.len()),
+            Err(_) => self.metrics.refused(),
+        }
+        outcome
+    }
+
+    async fn try_reload(&self, running: &mut Settings) -> Result<ReloadReport, ReloadRefusal> {
+        if self.live.is_draining() {
+            return Err(ReloadRefusal::Draining);
+        }
+        let (source, before) = (Arc::clone(&self.source), running.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let reloaded = source.read(&before)?;
+            let access = checked(&reloaded.settings)?;
+            let shown = source.shown(&reloaded.settings);
+            Ok((reloaded, access, shown))
+        });
+        let read = read.await.map_err(|error| ReloadRefusal::Failed(error.to_string()))?;
+        let (Reloaded { settings, changed, pending }, access, shown) = read.map_err(ReloadRefusal::Invalid)?;
+        // A drain that has begun meanwhile has its settings already.
+        if self.live.is_draining() {
+            return Err(ReloadRefusal::Draining);
+        }
+        self.live.apply(&settings, &access);
+        self.shown.store(Arc::new(with_pending(shown, &pending)));
+        *running = settings;
+        let pending: Vec<_> =
+            pending.into_iter().map(|Shown { key, value, .. }| PendingSetting { key, value }).collect();
+        let waiting: Vec<_> = pending.iter().map(|setting| setting.key).collect();
+        tracing::info!(
+            changed = changed.join(", "),
+            pending_restart = waiting.join(", "),
+            "the configuration was reloaded"
+        );
+        Ok(ReloadReport { changed, pending })
+    }
+}
+
+impl ConfigControl for ConfigReloader {
+    fn reload<'r>(&'r self, caller: &'r Caller) -> Reload<'r> {
+        Box::pin(self.reload_for(caller))
+    }
+
+    fn running(&self) -> Vec<Shown> {
+        self.shown.load().to_vec()
+    }
+}
+
+/// Checks what the settings name beyond their own values: the files of keys, and the log level.
+pub fn checked(settings: &Settings) -> Result<Access, String> {
+    let at = |key: &str, error: &dyn fmt::Display| match settings.origins.get(key) {
+        Some(origin) => format!("{origin}: {error}"),
+        None => error.to_string(),
+    };
+    log::check(&settings.log.level).map_err(|error| at("log.level", &error))?;
+    access::open(settings).map_err(|(key, error)| at(key, &format!("{key}: {error}")))
+}
+
+/// The signal that asks for a reload. Until this is called, it ends the process.
+pub fn hangups() -> io::Result<Signal> {
+    signal(SignalKind::hangup())
+}
+
+fn with_pending(mut shown: Vec<Shown>, pending: &[Shown]) -> Vec<Shown> {
+    for row in &mut shown {
+        row.pending = pending.iter().find(|waiting| waiting.key == row.key).map(|waiting| waiting.value.clone());
+    }
+    shown
+}
+
+#[cfg(test)]
+#[path = "reload_tests.rs"]
+mod tests;
