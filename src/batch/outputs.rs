@@ -204,6 +204,7 @@ fn ends(dtype: DataType, row: &Shape, data: &OutputBuffer, parts: &[u64]) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Pool;
 
     fn split(dtype: DataType, shape: &Shape, data: OutputBuffer, parts: &[u64]) -> Result<Vec<Tensor>, BatchError> {
         OutputSplit::rows("o", dtype, shape, data, parts).map(|cut| cut.tensors().collect())
@@ -229,6 +230,24 @@ mod tests {
         assert_eq!(parts[1].shape, Shape::new(&[2, 1, 2]));
         let error = of(&[&[1, 7]]).unwrap_err();
         assert_eq!(error, BatchError::TooFewElements { output: "o".to_owned(), want: 7, got: 6 });
+    }
+
+    /// A client that takes its answer late holds no memory of the others.
+    #[test]
+    fn a_part_of_a_batch_pins_less_than_twice_its_own_bytes() {
+        for (size, count) in [(100, 64), (1 << 10, 64), (20_000, 3), (40_000, 64), (300_000, 5)] {
+            let pool = Pool::new(usize::MAX);
+            let data = OutputBuffer::Pooled(pool.take(size * count).unwrap());
+            let mut parts =
+                split(DataType::Uint8, &Shape::new(&[count as u64, size as u64]), data, &vec![1; count]).unwrap();
+            let mut late = parts.swap_remove(count / 2);
+            drop(parts);
+            let idle = pool.idle_bytes();
+            let taken = late.data.len();
+            late.data = Bytes::new();
+            let pinned = pool.idle_bytes() - idle;
+            assert!(pinned < 2 * taken, "{count} parts of {size} bytes: {pinned} are pinned for {taken}");
+        }
     }
 
     #[test]

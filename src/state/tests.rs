@@ -463,3 +463,43 @@ fn a_state_output_of_another_shape_is_refused_by_name() {
     let error = store.check(&bound, &[Some(wrong)]).unwrap_err();
     assert_eq!(error.to_string(), "state output 'a_OUT' has shape [1,5,3], but [1,-1,2] is expected for a batch of 1");
 }
+
+fn large_fixed(cells: i64) -> StateSpec {
+    spec("large", DataType::Fp32, &[cells], 0)
+}
+
+/// A slot whose memory is gone must not continue with zeros.
+#[test]
+fn a_state_without_memory_is_an_error_and_no_first_state() {
+    let specs = vec![large_fixed(1 << 19)];
+    let mut store = Store::new(&device(false), specs.clone(), 2, false, cache()).unwrap();
+    store.init(0).unwrap();
+    store.init(1).unwrap();
+    run(&mut store, &specs, &[Some(0), Some(1)], &[1, 2], &[true, true], &mut Vec::new());
+    store.arena.vacate(1);
+    let refused = store.bind(vec![Some(0), Some(1)]).unwrap_err();
+    assert!(matches!(&refused, super::StateError::Missing { state } if state == "large"), "{refused:?}");
+    assert!(store.read_values(0).is_ok());
+}
+
+/// Without its release, the joined rows of the last batch would stay as long as the model is loaded.
+#[test]
+fn the_joined_rows_of_a_batch_are_released_with_its_commit() {
+    let specs = vec![spec("g", DataType::Fp32, &[-1], 0)];
+    let mut store = Store::new(&device(false), specs.clone(), 2, false, cache()).unwrap();
+    store.init(0).unwrap();
+    store.init(1).unwrap();
+    let joined = |store: &Store| match &store.states[0].kind {
+        super::stored_state::StateStorage::HostVariable(variables) => variables.joined().1.len(),
+        _ => panic!("a state that grows on the host"),
+    };
+    let bound = store.bind(vec![Some(0), Some(1)]).unwrap();
+    assert_eq!(joined(&store), 8);
+    drop(bound);
+    run(&mut store, &specs, &[Some(0), Some(1)], &[1, 2], &[true, true], &mut Vec::new());
+    assert_eq!(joined(&store), 0, "after the commit");
+    store.bind(vec![Some(0), Some(1)]).unwrap();
+    assert_eq!(joined(&store), 16);
+    store.free(1).unwrap();
+    assert_eq!(joined(&store), 0, "after an END that was not run");
+}

@@ -142,3 +142,44 @@ impl Drop for InstanceSlots {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use sequor_core::{DataType, Dims, Shape, Slot, Time};
+
+    use super::*;
+    use crate::device::{Device, Host};
+    use crate::state::budget::{Budget, HeldBytes};
+    use crate::state::{ChunkCache, InitialValue, StateSpec};
+
+    /// A sequence that continues from a state must not begin anew if that state is not there.
+    #[test]
+    fn a_state_that_is_not_there_is_no_first_state() {
+        let device: Arc<dyn Device> = Arc::new(Host);
+        let (budget, initial) = (Budget::new(1 << 20), InitialValue { shape: Shape::new(&[1]), data: None });
+        let state = StateSpec {
+            input: "S".to_owned(),
+            output: "T".to_owned(),
+            dtype: DataType::Fp32,
+            dims: Dims::from_wire(&[1]),
+            batch_axis: Some(0),
+            storage: DataType::Fp32,
+            initial,
+            same_buffer: false,
+            padding: None,
+        };
+        let cache = ChunkCache::new(budget.clone(), || Time(0));
+        let store = Store::new(&device, vec![state], 2, false, cache.clone()).unwrap();
+        let grown = GrownStates::new(budget, cache, &[], HeldBytes::default());
+        let mut slots = InstanceSlots::new(store, grown, None);
+        let [one, two] = [0, 1].map(|at| Slot::new(at, NonZeroU32::MIN));
+        let req = Req::new(7, NonZeroU32::MIN);
+        slots.apply(&[SlotOp::Adopt(one, req), SlotOp::Init(two, req)], |_| None, |_| None);
+        assert!(!slots.store.is_live(0) && slots.without_memory(Some(0)).is_some());
+        assert!(slots.store.is_live(1) && slots.without_memory(Some(1)).is_none());
+        slots.apply(&[SlotOp::Free(one), SlotOp::Init(one, req)], |_| None, |_| None);
+        assert!(slots.store.is_live(0) && slots.without_memory(Some(0)).is_none());
+    }
+}
