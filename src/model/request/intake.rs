@@ -266,16 +266,21 @@ fn meta(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> Reque
     RequestMeta { rows: u32::try_from(rows).unwrap_or(u32::MAX), bytes, shape: class, ..RequestMeta::default() }
 }
 
-/// The class of the shapes that must agree within a batch, and of the inputs that are given.
+/// The class of the shapes that must agree within a batch, and of the inputs that are given. An input of length 0 is given, and replaces the
+/// graph's own value, so whether it is there is part of the class beside its shape.
 fn shape_class(inputs: &[Input], given: &[Option<Tensor>]) -> u64 {
     let mut class = 0;
     for (input, tensor) in inputs.iter().zip(given) {
-        class = match tensor {
-            Some(tensor) if is_open(&input.dims) && input.ragged.is_none() => tensor.shape.without(0).class(class),
-            Some(_) if input.optional => Shape::new(&[1]).class(class),
-            None => Shape::new(&[0]).class(class),
-            _ => class,
+        let Some(tensor) = tensor else {
+            class = Shape::new(&[0]).class(class);
+            continue;
         };
+        if input.optional {
+            class = Shape::new(&[1]).class(class);
+        }
+        if is_open(&input.dims) && input.ragged.is_none() {
+            class = tensor.shape.without(0).class(class);
+        }
     }
     class
 }
