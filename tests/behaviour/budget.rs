@@ -3,6 +3,7 @@
 use sequor::error::Failure;
 
 use crate::state::GROW;
+use crate::support::server::sides;
 use crate::support::values::tensor;
 use crate::support::{Ask, Server, both, model, sum};
 
@@ -12,11 +13,6 @@ fn two(strategy: &str) -> (Server, u64) {
     let server = model("sum").config(&sum("TYPE_INT32", strategy, "")).onnx("sum_int32").limit(2 * bytes + 2).serve();
     assert_eq!(server.ready().state_bytes, bytes);
     (server, bytes)
-}
-
-/// How often a state of a fixed size is kept: with `direct`, a run reads one copy and writes the other.
-fn sides(strategy: &str) -> u64 {
-    if strategy.starts_with("direct") { 2 } else { 1 }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::state::GROW;
-use crate::support::server::{limit_tensors, wait};
+use crate::support::server::{limit_tensors, sides, wait};
 use crate::support::values::tensor;
 use crate::support::{Server, model, sum};
 
@@ -25,7 +25,7 @@ fn wide(strategy: &str, rows: u32) -> Server {
         .replace("dims: [ -1 ]", "dims: [ 2 ]")
         .replace("max_batch_size: 4", &format!("max_batch_size: {rows}"));
     let server = model("wide").config(&config).onnx("wide").unseen().serve();
-    assert_eq!(server.ready().state_bytes, STATE);
+    assert_eq!(server.ready().state_bytes, sides(strategy) * STATE);
     server
 }
 
@@ -37,7 +37,7 @@ fn resident() -> u64 {
 }
 
 /// Starts, steps and ends every sequence. Returns the resident memory while all are live.
-fn play(server: &Server) -> u64 {
+fn play(server: &Server, strategy: &str) -> u64 {
     let all: Vec<_> = (1..=SEQUENCES).map(|id| server.seq(id)).collect();
     for step in 0..3 {
         let waiting: Vec<_> = all.iter().map(|seq| seq.nth(step).input(&[seq_value(step)]).send()).collect();
@@ -45,7 +45,7 @@ fn play(server: &Server) -> u64 {
         waiting.into_iter().for_each(|w| w.gives(&[sum, sum]));
     }
     let (live, bytes) = (server.repository.live(), server.repository.state_bytes().0);
-    assert_eq!((live, bytes), (SEQUENCES, SEQUENCES * STATE));
+    assert_eq!((live, bytes), (SEQUENCES, SEQUENCES * sides(strategy) * STATE));
     let resident = resident();
     let waiting: Vec<_> = all.iter().map(|seq| seq.end().input(&[0.5f32]).send()).collect();
     waiting.into_iter().for_each(|w| drop(w.answer()));
@@ -127,9 +127,9 @@ fn a_thousand_sequences_release_their_memory() {
     }
     for (strategy, rows) in [("oldest { max_candidate_sequences: 1000 }", 32), ("direct { }", 1000)] {
         let server = wide(strategy, rows);
-        play(&server);
+        play(&server, strategy);
         let idle = settled(&server);
-        let live = play(&server);
+        let live = play(&server, strategy);
         let mib = |bytes: u64| bytes >> 20;
         println!("{strategy}: idle {} MiB, live {} MiB", mib(idle), mib(live));
         assert!(

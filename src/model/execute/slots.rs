@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sequor_core::{Req, SlotOp};
 
-use crate::state::{SnapshotError, StateValues, Store};
+use crate::state::{SnapshotError, StateError, StateValues, Store};
 use crate::telemetry::GpuMetrics;
 
 use super::growth::GrownStates;
@@ -60,8 +60,11 @@ impl InstanceSlots {
     ) {
         for op in ops {
             match op {
-                SlotOp::Init(slot, _) => self.begin(slot.ix, first(slot.ix).map(GivenState::Values)),
-                SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req).map(GivenState::Snapshot)),
+                SlotOp::Init(slot, _) => self.begin(slot.ix, Ok(first(slot.ix).map(GivenState::Values))),
+                SlotOp::Adopt(slot, req) => {
+                    let state = kept(*req).ok_or_else(|| RunError::from(StateError::NotBrought(slot.ix)));
+                    self.begin(slot.ix, state.map(|state| Some(GivenState::Snapshot(state))));
+                }
                 // The slot had nothing to free.
                 SlotOp::Free(slot) if self.without_memory.remove(&slot.ix).is_some() => {}
                 SlotOp::Free(slot) => self.free(slot.ix),
@@ -83,11 +86,13 @@ impl InstanceSlots {
     }
 
     /// Gives a slot the model's first state or the given one. If that fails, only that sequence is not served.
-    fn begin(&mut self, slot: u32, given: Option<GivenState>) {
+    fn begin(&mut self, slot: u32, given: Result<Option<GivenState>, RunError>) {
         self.grown.reset(slot);
         let begun = match given {
-            Some(given) => self.set(slot, given),
-            None => self.store.init(slot).map_err(RunError::from),
+            Ok(Some(given)) => self.set(slot, given),
+            Ok(None) => self.store.init(slot).map_err(RunError::from),
+            // The sequence must not begin anew.
+            Err(error) => Err(error),
         };
         match begun {
             Err(error) => {

@@ -199,24 +199,6 @@ fn the_kept_answer_of_a_numbered_step_counts_against_the_limit_of_states() {
     assert_eq!(used(), 0);
 }
 
-/// The size of a state that no machine has must not wrap to a small one.
-#[test]
-fn the_bytes_of_states_do_not_overflow() {
-    let fixture = Fixture::empty(1 << 20);
-    let state = "{ input_name: \"INPUT_STATE\" output_name: \"OUTPUT_STATE\" data_type: TYPE_INT32 dims: [ 1 ] }";
-    assert!(CONFIG.contains(state));
-    let large = |n: u32| state.replace("_STATE", &format!("_STATE{n}")).replace("[ 1 ]", "[ 2305843009213693952 ]");
-    let states = format!("{}, {}", large(1), large(2));
-    fs_err::write(fixture.model().join("config.pbtxt"), CONFIG.replace(state, &states)).unwrap();
-    fs_err::write(fixture.model().join("1/model.onnx"), "accumulate INT32").unwrap();
-    fixture.repository.load(&fixture.model());
-    if let Availability::Ready(versions) = fixture.repository.statuses().remove(0).availability {
-        assert_eq!(versions[0].state_bytes, u64::MAX);
-        let refused = fixture.send(1, 1, |s| s.start = true);
-        assert!(matches!(refused, Err(Failure::StateMemory { wanted: u64::MAX, .. })), "{refused:?}");
-    }
-}
-
 #[test]
 fn state_memory_is_taken_at_start_and_given_back_at_the_end() {
     let fixture = Fixture::new(8);
