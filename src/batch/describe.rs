@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use sequor_core::{DataType, Shape};
 
-use crate::config::model::settings::{BatchInputKind, Padding};
+use crate::config::model::settings::{BatchInputKind, Padding, PaddingSide};
 
 /// The values of a batch input, and their shape. `sources` has the whole shape of the source input for each request, padding included.
 pub fn describe(
@@ -38,33 +38,56 @@ pub fn describe(
         BatchInputKind::ItemShapeFlatten => list(items(sources, batching)),
         BatchInputKind::Lengths => list(lengths(sources, padding)),
         BatchInputKind::Mask => {
-            let lengths = lengths(sources, padding);
-            let longest = lengths.iter().max().copied().unwrap_or(0);
-            let whole = padding.map_or(longest, |padding| padding.padded(longest));
-            let side = padding.map(|padding| padding.side).unwrap_or_default();
-            let row = |length: &u64| {
-                let places = side.places(*length, whole);
-                (0..whole).map(|n| u64::from(places.contains(&n))).collect::<Vec<_>>()
-            };
-            (Shape(vec![lengths.len() as u64, whole]), lengths.iter().flat_map(row).collect())
+            let mask = Mask::new(sources, padding);
+            (mask.shape(), mask.values().collect())
         }
     }
 }
 
-/// Appends `new` ones to each row of a mask of states, for the new steps. Returns the mask unchanged if `new` is 0.
-pub fn with_new_steps((shape, values): (Shape, Vec<u64>), new: u64) -> (Shape, Vec<u64>) {
-    let [rows, length] = shape.0.as_slice() else { return (shape, values) };
-    if new == 0 {
-        return (shape, values);
+/// A mask: for each item 1 at its places and 0 in its padding, then 1 for each new step. It is not written before its type is known.
+#[derive(Debug)]
+pub struct Mask {
+    lengths: Vec<u64>,
+    /// The length of every item with its padding.
+    whole: u64,
+    side: PaddingSide,
+    new: u64,
+}
+
+impl Mask {
+    pub fn new(sources: &[impl Borrow<Shape>], padding: Option<&Padding>) -> Mask {
+        let lengths = lengths(sources, padding);
+        let longest = lengths.iter().max().copied().unwrap_or(0);
+        let whole = padding.map_or(longest, |padding| padding.padded(longest));
+        Mask { lengths, whole, side: padding.map(|padding| padding.side).unwrap_or_default(), new: 0 }
     }
-    let (rows, length) = (*rows, *length);
-    let width = usize::try_from(length).unwrap_or(0);
-    let mut out = Vec::with_capacity(values.len());
-    for row in 0..usize::try_from(rows).unwrap_or(0) {
-        out.extend_from_slice(values.get(row * width..(row + 1) * width).unwrap_or_default());
-        out.extend((0..new).map(|_| 1));
+
+    /// The mask of states, with `new` new steps behind them.
+    #[must_use]
+    pub fn with_new_steps(self, new: u64) -> Mask {
+        Mask { new, ..self }
     }
-    (Shape(vec![rows, length + new]), out)
+
+    pub fn shape(&self) -> Shape {
+        Shape(vec![self.lengths.len() as u64, self.whole.saturating_add(self.new)])
+    }
+
+    fn values(&self) -> impl Iterator<Item = u64> {
+        self.lengths.iter().flat_map(move |length| {
+            let places = self.side.places(*length, self.whole);
+            (0..self.whole).map(move |n| u64::from(places.contains(&n))).chain((0..self.new).map(|_| 1))
+        })
+    }
+
+    /// Appends the values as elements of this type.
+    pub fn push(&self, dtype: DataType, out: &mut Vec<u8>) {
+        let (mut one, mut zero) = (Vec::new(), Vec::new());
+        push(dtype, &[1], &mut one);
+        push(dtype, &[0], &mut zero);
+        let elements = self.shape().elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        out.reserve(elements.saturating_mul(one.len()));
+        self.values().for_each(|value| out.extend_from_slice(if value == 0 { &zero } else { &one }));
+    }
 }
 
 /// The length of every item along the padded dimension.
@@ -104,7 +127,6 @@ pub fn push(dtype: DataType, values: &[u64], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::model::settings::PaddingSide;
     use BatchInputKind as K;
 
     fn described(kind: K, shapes: &[&[u64]]) -> (Vec<u64>, Vec<u64>) {
@@ -142,9 +164,16 @@ mod tests {
         assert_eq!((shape.0, values), (vec![3], vec![3, 3, 1]));
         let (shape, values) = describe(K::Mask, &shapes, true, Some(&padding));
         assert_eq!((shape.0, values), (vec![3, 4], vec![1, 1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0]));
-        let (shape, values) = with_new_steps((Shape::new(&[2, 2]), vec![0, 1, 1, 1]), 1);
-        assert_eq!((shape.0, values), (vec![2, 3], vec![0, 1, 1, 1, 1, 1]));
         let left = Padding { side: PaddingSide::Left, ..padding };
+        let states = [Shape::new(&[1, 1]), Shape::new(&[1, 2])];
+        let mask = Mask::new(&states, Some(&Padding { multiple_of: 1, ..left.clone() })).with_new_steps(1);
+        assert_eq!((mask.shape().0, mask.values().collect()), (vec![2, 3], vec![0, 1, 1, 1, 1, 1]));
+        for dtype in [DataType::Int64, DataType::Fp32, DataType::Bool, DataType::Int32] {
+            let (mut one_by_one, mut at_once) = (Vec::new(), Vec::new());
+            push(dtype, &mask.values().collect::<Vec<_>>(), &mut one_by_one);
+            mask.push(dtype, &mut at_once);
+            assert_eq!(at_once, one_by_one, "{dtype}");
+        }
         let (_, values) = describe(K::Mask, &shapes, true, Some(&left));
         assert_eq!(values, [0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1]);
     }

@@ -37,6 +37,9 @@ pub enum BatchError {
     Missing { output: String },
     #[error("the states that '{input}' describes have different lengths in one row")]
     Lengths { input: String },
+    /// Most of an input's memory would be padding. Its rows run alone instead.
+    #[error("input '{input}' takes {bytes} bytes with the padding of {rows} rows, most of which is padding")]
+    Padding { input: String, rows: usize, bytes: u64 },
     /// An input does not fit although it passed the checks before the queue. This is a bug.
     #[error("input '{input}' does not fit its batch")]
     Unfit { input: String },

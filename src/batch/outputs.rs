@@ -1,18 +1,21 @@
 //! Splits a run's outputs into the answers of its rows.
 //!
-//! Large outputs become slices of one shared buffer. Small outputs are copied, so that a slow reader does not hold a large buffer for a few
-//! bytes.
+//! A slow reader of one answer must not hold the memory of all answers of its batch. So a part is a slice of the run's memory only if it has
+//! at least half of it, and is large. Other parts are copied.
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use sequor_core::{DataType, PaddingSide, Shape};
 
-use crate::device::{Owned, Pooled};
+use crate::device::{Owned, Pool, Pooled};
 use crate::tensor::{Tensor, rows};
 
 use super::BatchError;
 use super::crop::crop;
 
-/// Maximum bytes of a batch's output that are copied out of the run's memory.
+/// Maximum bytes of an output that are always copied out of the run's memory. Copies of larger ones are taken from the pool, whose pages are
+/// there already.
 const SMALL: usize = 16 * 1024;
 
 /// An output's data, in the memory into which the run wrote it.
@@ -40,14 +43,58 @@ impl OutputBuffer {
         }
     }
 
+    /// Bytes that this memory takes.
+    fn capacity(&self) -> usize {
+        match self {
+            OutputBuffer::Pooled(pooled) => pooled.capacity(),
+            OutputBuffer::Owned(_) | OutputBuffer::Copied(_) => self.len(),
+        }
+    }
+
+    fn pool(&self) -> Option<Pool> {
+        match self {
+            OutputBuffer::Pooled(pooled) => Some(pooled.pool()),
+            OutputBuffer::Owned(_) | OutputBuffer::Copied(_) => None,
+        }
+    }
+
     fn into_bytes(self) -> Bytes {
         match self {
-            OutputBuffer::Pooled(pooled) if pooled.as_ref().len() > SMALL => Bytes::from_owner(pooled),
-            OutputBuffer::Pooled(pooled) => Bytes::copy_from_slice(pooled.as_ref()),
-            OutputBuffer::Owned(owned) if owned.len() > SMALL => Bytes::from_owner(owned),
-            OutputBuffer::Owned(owned) => Bytes::copy_from_slice(owned.as_ref()),
+            OutputBuffer::Pooled(pooled) => Bytes::from_owner(pooled),
+            OutputBuffer::Owned(owned) => Bytes::from_owner(owned),
             OutputBuffer::Copied(bytes) => bytes,
         }
+    }
+}
+
+/// The memory of an output while its parts are taken out of it.
+struct PartSource {
+    bytes: Bytes,
+    capacity: usize,
+    /// Set if parts may be large and are copied.
+    pool: Option<Pool>,
+}
+
+impl PartSource {
+    fn new(data: OutputBuffer, parts: usize) -> PartSource {
+        if parts == 1 && data.len() <= SMALL {
+            let bytes = match data {
+                OutputBuffer::Copied(bytes) => bytes,
+                data => Bytes::copy_from_slice(data.as_bytes()),
+            };
+            return PartSource { capacity: bytes.len(), bytes, pool: None };
+        }
+        let pool = if data.len() > SMALL { data.pool() } else { None };
+        PartSource { capacity: data.capacity(), bytes: data.into_bytes(), pool }
+    }
+
+    fn part(&self, range: Range<usize>) -> Bytes {
+        let part = self.bytes.get(range.clone()).unwrap_or_default();
+        if self.capacity <= part.len().saturating_mul(2) && (part.len() > SMALL || part.len() == self.capacity) {
+            return self.bytes.slice(range);
+        }
+        let pooled = self.pool.as_ref().filter(|_| part.len() > SMALL).and_then(|pool| pool.copy(part).ok());
+        pooled.map_or_else(|| Bytes::copy_from_slice(part), Bytes::from_owner)
     }
 }
 
@@ -158,24 +205,32 @@ impl OutputSplit {
         }
     }
 
-    /// Splits the data and returns the parts, in order.
-    pub fn tensors(self) -> impl Iterator<Item = Tensor> {
+    /// Splits the data and returns the parts, in order. `None`: a part that is not `wanted`, for example a padding row. Parts beyond the end of
+    /// `wanted` are.
+    pub fn tensors<W: IntoIterator<Item = bool>>(self, wanted: W) -> impl Iterator<Item = Option<Tensor>> {
+        let mut wanted = wanted.into_iter();
         let (dtype, count) = (self.dtype, self.parts.len());
         let data = match self.on_axis.filter(|(row, axis)| count > 1 && row.0.iter().take(*axis).any(|n| *n != 1)) {
             Some((row, axis)) => {
-                rows::split(dtype, &row, axis, count, self.data.as_bytes()).unwrap_or_default().concat().into()
+                let parts = rows::split(dtype, &row, axis, count, self.data.as_bytes()).unwrap_or_default();
+                OutputBuffer::Copied(parts.concat().into())
             }
-            None => self.data.into_bytes(),
+            None => self.data,
         };
+        let source = PartSource::new(data, count);
         let (axis, side, lengths) = self.crop.unwrap_or_default();
         let mut lengths = lengths.into_iter();
         self.parts.into_iter().scan(0, move |at, (shape, end)| {
-            let start = std::mem::replace(at, end.min(data.len()));
-            let tensor = Tensor { dtype, shape, data: data.slice(start..*at) };
-            Some(match lengths.next() {
+            let start = std::mem::replace(at, end.min(source.bytes.len()));
+            let length = lengths.next();
+            if !wanted.next().unwrap_or(true) {
+                return Some(None);
+            }
+            let tensor = Tensor { dtype, shape, data: source.part(start..*at) };
+            Some(Some(match length {
                 Some(length) => crop(tensor, axis, length, side),
                 None => tensor,
-            })
+            }))
         })
     }
 }
@@ -204,9 +259,14 @@ fn ends(dtype: DataType, row: &Shape, data: &OutputBuffer, parts: &[u64]) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Pool;
+
+    fn all(cut: OutputSplit) -> Vec<Tensor> {
+        cut.tensors([]).map(Option::unwrap).collect()
+    }
 
     fn split(dtype: DataType, shape: &Shape, data: OutputBuffer, parts: &[u64]) -> Result<Vec<Tensor>, BatchError> {
-        OutputSplit::rows("o", dtype, shape, data, parts).map(|cut| cut.tensors().collect())
+        OutputSplit::rows("o", dtype, shape, data, parts).map(all)
     }
 
     #[test]
@@ -222,7 +282,7 @@ mod tests {
         let data = || OutputBuffer::Copied(Bytes::from_static(&[1, 2, 3, 4, 5, 6]));
         let of = |dims: &[&[u64]]| {
             let shapes = dims.iter().map(|d| Shape::new(d)).collect();
-            OutputSplit::shapes("o", DataType::Uint8, data(), shapes).map(|cut| cut.tensors().collect::<Vec<_>>())
+            OutputSplit::shapes("o", DataType::Uint8, data(), shapes).map(all)
         };
         let parts = of(&[&[1, 2], &[2, 1, 2]]).unwrap();
         assert_eq!((&parts[0].data[..], &parts[1].data[..]), (&[1, 2][..], &[3, 4, 5, 6][..]));
@@ -231,11 +291,37 @@ mod tests {
         assert_eq!(error, BatchError::TooFewElements { output: "o".to_owned(), want: 7, got: 6 });
     }
 
+    /// A client that takes its answer late holds no memory of the others.
+    #[test]
+    fn a_part_of_a_batch_pins_less_than_twice_its_own_bytes() {
+        for (size, count) in [(100, 64), (1 << 10, 64), (20_000, 3), (40_000, 64), (300_000, 5)] {
+            let pool = Pool::new(usize::MAX);
+            let data = OutputBuffer::Pooled(pool.take(size * count).unwrap());
+            let mut parts =
+                split(DataType::Uint8, &Shape::new(&[count as u64, size as u64]), data, &vec![1; count]).unwrap();
+            let mut late = parts.swap_remove(count / 2);
+            drop(parts);
+            let idle = pool.idle_bytes();
+            let taken = late.data.len();
+            late.data = Bytes::new();
+            let pinned = pool.idle_bytes() - idle;
+            assert!(pinned < 2 * taken, "{count} parts of {size} bytes: {pinned} are pinned for {taken}");
+        }
+    }
+
+    #[test]
+    fn unwanted_parts_are_left_out() {
+        let data = OutputBuffer::Copied(Bytes::from_static(&[1, 2, 3]));
+        let cut = OutputSplit::rows("o", DataType::Uint8, &Shape::new(&[3, 1]), data, &[1, 1, 1]).unwrap();
+        let parts: Vec<_> = cut.tensors([true, false]).map(|part| part.map(|tensor| tensor.data.to_vec())).collect();
+        assert_eq!(parts, [Some(vec![1]), None, Some(vec![3])]);
+    }
+
     #[test]
     fn rows_on_another_axis_are_split_into_contiguous_parts() {
         let data = OutputBuffer::Copied(Bytes::from_static(&[1, 2, 5, 6, 3, 4, 7, 8]));
         let split = OutputSplit::on_axis("o", DataType::Uint8, &Shape::new(&[2, 2, 2]), data, (2, 1)).unwrap();
-        let parts: Vec<Tensor> = split.tensors().collect();
+        let parts = all(split);
         assert_eq!((parts[0].shape.clone(), &parts[0].data[..]), (Shape::new(&[1, 2, 1, 2]), &[1, 2, 3, 4][..]));
         assert_eq!((parts[1].shape.clone(), &parts[1].data[..]), (Shape::new(&[1, 2, 1, 2]), &[5, 6, 7, 8][..]));
     }

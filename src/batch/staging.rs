@@ -9,15 +9,22 @@ use bytes::Bytes;
 use sequor_core::{DataType, Id, Shape};
 
 use crate::config::model::settings::{
-    BatchInput, BatchSource, Constant, Control, ControlKind, ModelSettings, Padding, RaggedInput,
+    BatchInput, BatchInputKind, BatchSource, Constant, Control, ControlKind, ModelSettings, Padding, RaggedInput,
 };
-use crate::device::{Buffer, Device, MemorySpan};
+use crate::device::{Buffer, Device, DeviceId, MemorySpan};
 use crate::tensor::{Tensor, rows};
 
 use super::BatchError;
-use super::describe::{describe, push, with_new_steps};
+use super::describe::{Mask, describe, push};
 use super::padded;
 use super::wiring::{InputSource, Wiring, stateful};
+
+/// Memory of an input above this size is released when the instance rests.
+const LARGE: usize = 1 << 20;
+
+/// Maximum bytes of a padded input, or this many times the bytes of its rows if that is more. Rows that are longer together run alone.
+const MOST_PADDED: usize = 16 << 20;
+const MOST_PADDED_TIMES: u64 = 4;
 
 /// One request's part of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +114,7 @@ impl Staging {
         let batching = self.batching;
         let forms = self.ragged.iter().zip(&self.batch_dims);
         for ((n, staged), form) in self.clients.iter_mut().enumerate().zip(forms) {
+            check_given(n, batch)?;
             match form {
                 (_, Some(axis)) => staged.fill_on_axis(n, batch, *axis)?,
                 (Some(RaggedInput::Padded(padding)), None) => staged.fill_padded(n, batch, batching, padding)?,
@@ -118,7 +126,10 @@ impl Staging {
             let BatchSource::Input(source) = input.source else { continue };
             let padding = self.ragged.get(source).and_then(|ragged| ragged.as_ref()?.padding());
             let sources = source_shapes(batch, source, self.batching);
-            staged.set(describe(input.kind, &sources, self.batching, padding))?;
+            match input.kind {
+                BatchInputKind::Mask => staged.set_mask(&Mask::new(&sources, padding))?,
+                kind => staged.set(describe(kind, &sources, self.batching, padding))?,
+            }
             staged.send()?;
         }
         for (control, staged) in self.controls.iter().zip(&mut self.control_values) {
@@ -140,10 +151,25 @@ impl Staging {
             let shapes: Vec<Shape> = rows.iter().map(|length| Shape::new(&[1, *length])).collect();
             let padding = self.state_paddings.get(*first).and_then(Option::as_ref);
             let new = new_steps.and_then(|(at, axis)| self.clients.get(at)?.shape.0.get(axis + 1).copied());
-            staged.set(with_new_steps(describe(input.kind, &shapes, true, padding), new.unwrap_or(0)))?;
+            match input.kind {
+                BatchInputKind::Mask => {
+                    staged.set_mask(&Mask::new(&shapes, padding).with_new_steps(new.unwrap_or(0)))?;
+                }
+                kind => staged.set(describe(kind, &shapes, true, padding))?,
+            }
             staged.send()?;
         }
         Ok(())
+    }
+
+    /// Releases large memory of a batch that is over. The next batch allocates what it needs. For an accelerator the memory stays, because
+    /// releasing it stalls the accelerator's work.
+    pub fn release_large(&mut self) {
+        if self.device.place() != DeviceId::Host {
+            return;
+        }
+        let described = self.batch_inputs.iter_mut().map(|(_, staged)| staged);
+        self.clients.iter_mut().chain(described).for_each(|staged| staged.release_large(&self.device));
     }
 
     /// The laid-out input for this source; `None` for a state, because states are not staged here.
@@ -193,6 +219,17 @@ impl Staged {
             unsafe { sent.upload(&self.buffer, self.len) }?;
         }
         Ok(())
+    }
+
+    fn release_large(&mut self, device: &Arc<dyn Device>) {
+        if self.buffer.len() > LARGE
+            && let Ok(empty) = Buffer::new(device, 0)
+        {
+            (self.buffer, self.len) = (empty, 0);
+        }
+        if self.scratch.capacity() > LARGE {
+            self.scratch = Vec::new();
+        }
     }
 
     fn fill_client(
@@ -273,11 +310,32 @@ impl Staged {
         self.shape = padded::shape(&sources, padding).unwrap_or_default();
         let elements = self.shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
         self.len = if sources.is_empty() { 0 } else { elements.saturating_mul(padding.value.len()) };
+        self.check_padding(n, batch, &sources)?;
         self.buffer.ensure(self.len)?;
         let target = self.buffer.host().and_then(|b| b.get_mut(..self.len)).unwrap_or_default();
         let data = batch.iter().map(|row| row.as_ref().and_then(|row| Some(input(row, n)?.data.as_ref())));
         padded::write(target, data.zip(sources.iter().map(Cow::as_ref)), &self.shape, padding);
         if sources.is_empty() { Ok(()) } else { self.check(n) }
+    }
+
+    /// Checks that rows which could run alone do not take much more memory together, because a few are long. Padding rows are as long as the
+    /// first row, and belong to it.
+    fn check_padding(
+        &self,
+        n: usize,
+        batch: &[Option<BatchRow<'_>>],
+        sources: &[Cow<'_, Shape>],
+    ) -> Result<(), BatchError> {
+        if self.len <= MOST_PADDED || batch.iter().flatten().count() < 2 {
+            return Ok(());
+        }
+        let given = sources.iter().filter_map(|shape| shape.elements()).fold(0, u64::saturating_add);
+        let size = self.dtype.size().unwrap_or(1) as u64;
+        let limit = given.saturating_mul(size).saturating_mul(MOST_PADDED_TIMES);
+        if self.len as u64 <= limit {
+            return Ok(());
+        }
+        Err(BatchError::Padding { input: format!("#{n}"), rows: sources.len(), bytes: self.len as u64 })
     }
 
     /// Checks that the laid-out data has the size of the shape; otherwise the runtime would read beyond it.
@@ -292,6 +350,16 @@ impl Staged {
         self.shape = shape;
         self.scratch.clear();
         push(self.dtype, &values, &mut self.scratch);
+        self.len = self.scratch.len();
+        self.buffer.ensure(self.len)?;
+        fill(&mut self.buffer, &self.scratch)
+    }
+
+    /// Lays out a mask, each value in its own type.
+    fn set_mask(&mut self, mask: &Mask) -> Result<(), BatchError> {
+        self.shape = mask.shape();
+        self.scratch.clear();
+        mask.push(self.dtype, &mut self.scratch);
         self.len = self.scratch.len();
         self.buffer.ensure(self.len)?;
         fill(&mut self.buffer, &self.scratch)
@@ -322,6 +390,15 @@ impl Staged {
 /// The tensor of a row for one of the client's inputs.
 fn input<'a>(row: &BatchRow<'a>, n: usize) -> Option<&'a Tensor> {
     row.inputs.get(n)?.as_ref()
+}
+
+/// Checks that all requests of a batch have this input, or none. Otherwise some would run with the values of others.
+fn check_given(n: usize, batch: &[Option<BatchRow<'_>>]) -> Result<(), BatchError> {
+    let mut given = batch.iter().flatten().map(|row| input(row, n).is_some());
+    match given.next() {
+        Some(first) if given.any(|other| other != first) => Err(BatchError::Unfit { input: format!("#{n}") }),
+        _ => Ok(()),
+    }
 }
 
 /// The whole shape of an input in each request of a batch. A padding row has the shape of one row of the first request.
@@ -387,6 +464,19 @@ fn push_id(dtype: DataType, id: Option<&Id>, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::config::model::settings::FalseTrue;
+
+    #[test]
+    fn only_large_memory_of_an_input_is_released_at_rest() {
+        let device: Arc<dyn Device> = Arc::new(crate::device::Host);
+        let (dtype, buffer) = (DataType::Uint8, Buffer::new(&device, 0).unwrap());
+        let mut staged = Staged { dtype, buffer, sent: None, len: 0, shape: Shape::default(), scratch: Vec::new() };
+        for (bytes, stays) in [(LARGE, true), (LARGE + 1, false), (100, true)] {
+            staged.buffer.ensure(bytes).unwrap();
+            staged.scratch = Vec::with_capacity(bytes);
+            staged.release_large(&device);
+            assert_eq!((staged.buffer.len() >= bytes, staged.scratch.capacity() >= bytes), (stays, stays), "{bytes}");
+        }
+    }
 
     #[test]
     fn control_inputs_distinguish_requests_from_padding() {

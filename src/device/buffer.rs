@@ -84,6 +84,17 @@ impl Buffer {
         Ok(bytes)
     }
 
+    /// Gives the whole pages of this part back to the system, if they were mapped from it. They are zeros afterwards. Returns their bytes.
+    pub fn release_pages(&mut self, part: Range<usize>) -> usize {
+        match self.part(&part) {
+            // SAFETY: the memory belongs to this buffer, which is borrowed exclusively.
+            Ok((address, len)) if self.place == DeviceId::Host => unsafe {
+                super::host::release_pages((address, len), self.len)
+            },
+            _ => 0,
+        }
+    }
+
     /// Submits a copy of the first `len` bytes of `from`, which must be host memory, into this buffer.
     ///
     /// # Safety

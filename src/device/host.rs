@@ -20,6 +20,10 @@ const MAPPED: usize = 256 << 10;
 /// and a batch with large states writes tens of thousands of small pages.
 const HUGE: usize = 4 << 20;
 
+/// A multiple of every size of a page.
+#[cfg(target_os = "linux")]
+const PAGES: u64 = 64 << 10;
+
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Host;
 
@@ -87,6 +91,31 @@ impl Device for Host {
     fn wait(&self, _mark: Fence) -> Result<(), DeviceError> {
         Ok(())
     }
+}
+
+/// Gives the whole pages of a part of an allocation of `bytes` back to the kernel, which zeroes them. Returns their bytes: 0 if the memory is not
+/// mapped.
+///
+/// # Safety
+/// The part must be within memory from [`Host::allocate`] that nothing else reads or writes.
+#[cfg(target_os = "linux")]
+pub(super) unsafe fn release_pages((address, len): (u64, usize), bytes: usize) -> usize {
+    if bytes < MAPPED {
+        return 0;
+    }
+    let (first, end) = (address.next_multiple_of(PAGES), (address + len as u64) / PAGES * PAGES);
+    let whole = usize::try_from(end.saturating_sub(first)).unwrap_or(0);
+    if whole == 0 {
+        return 0;
+    }
+    // SAFETY: the caller's promise; the pages are within a private mapping of this process.
+    let released = unsafe { madvise(first as *mut c_void, whole, Advice::LinuxDontNeed) };
+    if released.is_ok() { whole } else { 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) unsafe fn release_pages(_: (u64, usize), _: usize) -> usize {
+    0
 }
 
 #[cfg(target_os = "linux")]

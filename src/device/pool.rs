@@ -52,6 +52,15 @@ impl Pool {
         Ok(Pooled { buffer: Some(buffer), len, home: Arc::clone(&self.shared) })
     }
 
+    /// A copy of these bytes in the pool's memory.
+    pub fn copy(&self, bytes: &[u8]) -> Result<Pooled, DeviceError> {
+        let mut pooled = self.take(bytes.len())?;
+        if let Some(target) = pooled.buffer.as_mut().and_then(Buffer::host).and_then(|b| b.get_mut(..bytes.len())) {
+            target.copy_from_slice(bytes);
+        }
+        Ok(pooled)
+    }
+
     /// Bytes of free buffers in the pool.
     pub fn idle_bytes(&self) -> usize {
         self.shared.free.lock().bytes
@@ -81,6 +90,16 @@ impl Pooled {
 
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Bytes of the whole buffer.
+    pub fn capacity(&self) -> usize {
+        self.buffer.as_ref().map_or(0, Buffer::len)
+    }
+
+    /// The pool that it came from.
+    pub fn pool(&self) -> Pool {
+        Pool { shared: Arc::clone(&self.home) }
     }
 
     /// The memory, for a backend to write.

@@ -3,6 +3,7 @@
 //! A chunk has memory while one of its slots is in use. With a [`ChunkPlan`], the plan decides how long. Freed memory goes to the
 //! [`ChunkCache`].
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,6 +41,10 @@ struct Chunk {
     /// Buffers by state and side. Empty while no slot is in use.
     memory: ChunkMemory,
     in_use: u32,
+    /// Free slots whose pages went back to the system.
+    released: BTreeSet<u32>,
+    /// Written bytes of the other free slots, as counted by the cache.
+    idle: u64,
 }
 
 impl Arena {
@@ -52,7 +57,8 @@ impl Arena {
         sides: u8,
         whole: bool,
     ) -> Arena {
-        let row: usize = layouts.iter().map(|l| l.kept_row()).sum::<usize>().saturating_mul(usize::from(sides));
+        let row = layouts.iter().map(|l| l.kept_row()).fold(0, usize::saturating_add);
+        let row = row.saturating_mul(usize::from(sides));
         let chunk_size = chunk_size(device.place());
         let fit = u32::try_from(chunk_size / row.max(1)).unwrap_or(u32::MAX);
         let per_chunk = if whole { slots.max(1) } else { fit.clamp(1, slots.max(1)) };
@@ -77,6 +83,7 @@ impl Arena {
     pub(super) fn grow_by_one(&mut self) -> Result<Option<(Range<u32>, bool)>, DeviceError> {
         let Some((_, count)) = self.planned else { return Ok(None) };
         let provided = self.provide(count)?;
+        self.count_idle(count);
         if let Some((_, count)) = &mut self.planned {
             *count += 1;
         }
@@ -95,8 +102,10 @@ impl Arena {
             && free > plan.shrink_above
             && let Some(last) = self.chunks.get_mut(count - 1).filter(|chunk| chunk.in_use == 0)
         {
-            self.cache.keep(&self.device, std::mem::take(&mut last.memory));
+            let memory = std::mem::take(&mut last.memory);
             self.planned = Some((plan, count - 1));
+            self.count_idle(count - 1);
+            self.cache.keep(&self.device, memory);
         }
         Ok(None)
     }
@@ -123,7 +132,8 @@ impl Arena {
 
     /// Bytes of a slot, over all states and sides.
     fn slot_bytes(&self) -> u64 {
-        self.layouts.iter().map(|l| l.kept_row() as u64).sum::<u64>().saturating_mul(self.sides as u64)
+        let row = self.layouts.iter().map(|l| l.kept_row() as u64).fold(0, u64::saturating_add);
+        row.saturating_mul(self.sides as u64)
     }
 
     /// Provides memory for this slot, and counts it as used. If the slot's chunk had none, returns the chunk's slots, and whether an
@@ -137,20 +147,58 @@ impl Arena {
         }
         let Some(chunk) = self.chunks.get_mut(n) else { return Ok(None) };
         chunk.in_use += 1;
+        chunk.released.remove(&place);
         let upto = u64::from(place) + 1;
         chunk.memory.touched = chunk.memory.touched.max(upto.saturating_mul(slot_bytes));
+        self.count_idle(n);
         Ok(provided)
     }
 
     /// Counts the slot as free. Without a plan, a large chunk without used slots goes to the cache. A small one stays for the next START.
     pub(super) fn vacate(&mut self, slot: u32) {
         let chunk_size = self.chunk_size;
-        let (n, _) = self.sizes.place(slot);
+        let (n, place) = self.sizes.place(slot);
         let Some(chunk) = self.chunks.get_mut(n) else { return };
         chunk.in_use = chunk.in_use.saturating_sub(1);
         let bytes: usize = chunk.memory.buffers.iter().map(Buffer::len).sum();
-        if self.planned.is_none() && chunk.in_use == 0 && (bytes > chunk_size || n > 0) {
-            self.cache.keep(&self.device, std::mem::take(&mut chunk.memory));
+        let goes = self.planned.is_none() && chunk.in_use == 0 && (bytes > chunk_size || n > 0);
+        let memory = if goes { std::mem::take(&mut chunk.memory) } else { ChunkMemory::default() };
+        self.count_idle(n);
+        if goes {
+            self.cache.keep(&self.device, memory);
+        } else if self.cache.is_over() {
+            self.release_pages(n, place);
+        }
+    }
+
+    /// Counts the written bytes of a chunk's free slots.
+    fn count_idle(&mut self, n: usize) {
+        let slot_bytes = self.slot_bytes();
+        let Some(chunk) = self.chunks.get_mut(n) else { return };
+        if chunk.memory.buffers.is_empty() {
+            chunk.released.clear();
+        }
+        let others = u64::from(chunk.in_use) + chunk.released.len() as u64;
+        let idle = match chunk.memory.buffers.is_empty() {
+            true => 0,
+            false => chunk.memory.touched.saturating_sub(others.saturating_mul(slot_bytes)),
+        };
+        self.cache.change_idle(std::mem::replace(&mut chunk.idle, idle), idle);
+    }
+
+    /// Gives the pages of a free slot back to the system, if most of the slot is whole pages.
+    fn release_pages(&mut self, n: usize, place: u32) {
+        let (slot_bytes, sides) = (self.slot_bytes(), self.sides);
+        let Some(chunk) = self.chunks.get_mut(n) else { return };
+        let rows = self.layouts.iter().flat_map(|l| std::iter::repeat_n(l.kept_row(), sides));
+        let mut released = 0u64;
+        for (buffer, row) in chunk.memory.buffers.iter_mut().zip(rows) {
+            let at = (place as usize).saturating_mul(row);
+            released += buffer.release_pages(at..at.saturating_add(row)) as u64;
+        }
+        if released.saturating_mul(2) > slot_bytes {
+            chunk.released.insert(place);
+            self.count_idle(n);
         }
     }
 
@@ -174,5 +222,13 @@ impl Arena {
     /// Bytes allocated.
     pub(super) fn allocated(&self) -> usize {
         self.chunks.iter().flat_map(|c| &c.memory.buffers).map(Buffer::len).sum()
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for chunk in &self.chunks {
+            self.cache.change_idle(chunk.idle, 0);
+        }
     }
 }

@@ -146,6 +146,14 @@ impl Ticket {
         self.bytes
     }
 
+    /// Counts more bytes with it, even beyond the limit, until it has at least this many.
+    pub fn raise_to(&mut self, bytes: u64) {
+        if let Some(missing) = bytes.checked_sub(self.bytes).filter(|missing| *missing > 0) {
+            let more = self.budget.count(missing);
+            self.merge(more);
+        }
+    }
+
     /// Adds the bytes of `more`, which must be of the same budget.
     pub fn merge(&mut self, mut more: Ticket) {
         self.bytes += std::mem::take(&mut more.bytes);
@@ -274,6 +282,10 @@ mod tests {
         let above = ticket.split_above(6).unwrap();
         assert_eq!((ticket.bytes(), above.bytes(), budget.used()), (6, 3, 9));
         drop(above);
+        ticket.raise_to(3);
+        assert_eq!((ticket.bytes(), budget.used()), (6, 6));
+        ticket.raise_to(12);
+        assert_eq!((ticket.bytes(), budget.used()), (12, 12), "even beyond the limit");
         ticket.shrink_to(2);
         ticket.shrink_to(8);
         assert_eq!((ticket.bytes(), budget.used()), (2, 2));

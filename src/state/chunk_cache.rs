@@ -1,8 +1,9 @@
 //! Keeps freed state memory for ten seconds, so that the next sequence reuses it instead of faulting in new pages.
 //!
 //! Kept memory is in addition to the states in use. Both together stay within `limits.state`, so that no START is refused because of kept
-//! memory. [`ChunkCache::trim`] releases the excess over the limit, [`ChunkCache::release_due`] memory that has been kept long enough. The
-//! contents of kept memory are undefined: a store writes a state before anything reads it.
+//! memory. Free slots beside used ones count as kept, too, as far as they were written. [`ChunkCache::trim`] releases the excess over the
+//! limit, [`ChunkCache::release_due`] memory that has been kept long enough. The contents of kept memory are undefined: a store writes a
+//! state before anything reads it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ struct ChunkCacheState {
     /// In the order in which the chunks were freed.
     kept: Mutex<Vec<KeptChunk>>,
     bytes: AtomicU64,
+    /// Written bytes of free slots in chunks that are in use.
+    idle: AtomicU64,
 }
 
 /// The memory of a chunk of slots, or of a batch.
@@ -65,7 +68,8 @@ impl DeviceKey {
 impl ChunkCache {
     pub fn new(budget: Budget, clock: impl Fn() -> Time + Send + Sync + 'static) -> ChunkCache {
         let (clock, kept) = (Box::new(clock), Mutex::default());
-        ChunkCache(Arc::new(ChunkCacheState { budget, clock, kept, bytes: AtomicU64::new(0) }))
+        let (bytes, idle) = (AtomicU64::new(0), AtomicU64::new(0));
+        ChunkCache(Arc::new(ChunkCacheState { budget, clock, kept, bytes, idle }))
     }
 
     pub(super) fn budget(&self) -> &Budget {
@@ -75,6 +79,27 @@ impl ChunkCache {
     /// Kept bytes.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Written bytes of free slots in chunks that are in use. Kept chunks give way to them.
+    pub(super) fn idle(&self) -> u64 {
+        self.0.idle.load(Ordering::Relaxed)
+    }
+
+    /// Records that the free slots of a chunk have `after` written bytes instead of `before`.
+    pub(super) fn change_idle(&self, before: u64, after: u64) {
+        // The addition wraps if the sum decreases, which gives the right result.
+        self.0.idle.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// Whether states in use, kept chunks and free slots have more than the limit.
+    pub(super) fn is_over(&self) -> bool {
+        self.excess() > 0
+    }
+
+    fn excess(&self) -> u64 {
+        let ChunkCacheState { budget, .. } = &*self.0;
+        self.bytes().saturating_add(self.idle()).saturating_sub(budget.limit().saturating_sub(budget.used()))
     }
 
     /// Memory of these sizes: kept memory if any fits, otherwise new memory. If the device is full, kept memory is released first.
@@ -121,12 +146,10 @@ impl ChunkCache {
     /// Releases memory, oldest first, until kept memory and memory in use are within the limit. Call it without a lock, because it may take
     /// long.
     pub fn trim(&self) {
-        let ChunkCacheState { budget, .. } = &*self.0;
-        let room = || budget.limit().saturating_sub(budget.used());
-        if self.bytes() <= room() {
+        let mut excess = self.excess();
+        if excess == 0 || self.bytes() == 0 {
             return;
         }
-        let mut excess = self.bytes().saturating_sub(room());
         self.release(|kept| {
             let goes = excess > 0;
             excess = excess.saturating_sub(if goes { kept.memory.touched } else { 0 });

@@ -15,6 +15,12 @@ pub enum StateError {
     NotLive(u32),
     #[error("slot {0} is freed without a state of its own")]
     NotHeld(u32),
+    /// A slot that holds a state has no memory for it. This is a bug.
+    #[error("the memory of state '{state}' in slot {slot} is not there")]
+    Lost { state: String, slot: u32 },
+    /// A sequence continues from a state that did not come with its batch. This is a bug.
+    #[error("the state that the sequence in slot {0} continues from is not there")]
+    NotBrought(u32),
     /// The model produced a state that the configuration does not allow.
     #[error("state output '{state}' has shape {got}, but {want} is expected for a batch of {rows}")]
     Shape { state: String, got: Shape, want: String, rows: u64 },

@@ -110,23 +110,21 @@ impl FixedState {
     /// Writes the rows that a run in place reads and that are not on its side yet.
     pub(super) fn carry<'a>(
         &'a self,
-        arena: &'a Arena,
+        (spec, arena): (&StateSpec, &'a Arena),
         slots: &CarriedSlots<'_>,
         moves: &mut Moves<'a>,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), StateError> {
         let CarriedSlots { side, moved, fresh, cleared } = *slots;
         moves.set(self.layout.as_kept())?;
         for slot in moved {
-            let from = arena.slice(self.index, *slot, 1 - side);
-            if let (Some(from), Some(to)) = (from, arena.slice(self.index, *slot, side)) {
-                moves.row(Some(from), to)?;
-            }
+            let from = self.slice(spec, arena, *slot, 1 - side)?;
+            moves.row(Some(from), self.slice(spec, arena, *slot, side)?)?;
         }
         for slot in fresh {
-            if let Some(to) = arena.slice(self.index, *slot, side) {
-                moves.row(self.first.as_ref().map(|first| BufferSlice::new(first, 0)), to)?;
-            }
+            let to = self.slice(spec, arena, *slot, side)?;
+            moves.row(self.first.as_ref().map(|first| BufferSlice::new(first, 0)), to)?;
         }
+        // A padding row has no state that could be missing.
         for slot in cleared {
             if let Some(to) = arena.slice(self.index, *slot, side) {
                 moves.row(None, to)?;
@@ -139,19 +137,32 @@ impl FixedState {
     pub(super) fn gather<'a>(
         &'a self,
         rows: &[Option<u32>],
-        arena: &'a Arena,
+        (spec, arena): (&StateSpec, &'a Arena),
         slots: &Slots,
         moves: &mut Moves<'a>,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), StateError> {
         moves.set(self.layout.gather(rows.len()))?;
         for (n, row) in rows.iter().enumerate() {
-            let from = row.and_then(|slot| match slots.view(slot) {
-                view if view.fresh => self.first.as_ref().map(|first| BufferSlice::new(first, 0)),
-                view => arena.slice(self.index, slot, view.side),
-            });
+            let from = match row.map(|slot| (slot, slots.view(slot))) {
+                None => None,
+                Some((_, view)) if view.fresh => self.first.as_ref().map(|first| BufferSlice::new(first, 0)),
+                // Without this check a lost state would read as zeros.
+                Some((slot, view)) => Some(self.slice(spec, arena, slot, view.side)?),
+            };
             moves.row(from, BufferSlice::new(&self.given, n * self.layout.inner))?;
         }
         Ok(())
+    }
+
+    /// The slot's row, which must have memory.
+    fn slice<'a>(
+        &self,
+        spec: &StateSpec,
+        arena: &'a Arena,
+        slot: u32,
+        side: u8,
+    ) -> Result<BufferSlice<'a>, StateError> {
+        arena.slice(self.index, slot, side).ok_or_else(|| StateError::Lost { state: spec.input.clone(), slot })
     }
 
     /// Moves these rows of the run's output, of a batch of `count`, to their slots.

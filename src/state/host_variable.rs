@@ -18,8 +18,9 @@ use super::spec::StateSpec;
 #[derive(Debug)]
 pub(super) struct HostVariables {
     slots: Vec<Option<HostVariable>>,
-    /// The rows of a batch as one tensor, and its shape.
-    given: Owned,
+    /// The rows of a batch as one tensor, and its shape. `empty`: the tensor between two batches.
+    given: Option<Owned>,
+    empty: Owned,
     shape: Shape,
     /// The length of each row of the batch, 0 for a padding row, and the length that they are padded to. Empty for a state that is not padded.
     lengths: Vec<u64>,
@@ -52,9 +53,9 @@ impl HostVariable {
 
 impl HostVariables {
     pub(super) fn new(slots: u32) -> HostVariables {
-        let given = Owned::from_vec(Vec::new());
         let (slots, shape) = (vec![None; slots as usize], Shape::default());
-        HostVariables { slots, given, shape, lengths: Vec::new(), padded_length: 0 }
+        let empty = Owned::from_vec(Vec::new());
+        HostVariables { slots, given: None, empty, shape, lengths: Vec::new(), padded_length: 0 }
     }
 
     pub(super) fn init(&mut self, slot: u32, spec: &StateSpec) {
@@ -67,6 +68,7 @@ impl HostVariables {
         if let Some(place) = self.slots.get_mut(slot as usize) {
             *place = None;
         }
+        self.given = None;
     }
 
     pub(super) fn get(&self, slot: u32) -> Option<&HostVariable> {
@@ -97,7 +99,7 @@ impl HostVariables {
                     Owned::from_vec(join_padded(spec, padding, &row, &batch))
                 }
             };
-            (self.given, self.shape) = (given, spec.batched(&row, rows.len() as u64));
+            (self.given, self.shape) = (Some(given), spec.batched(&row, rows.len() as u64));
             (self.lengths, self.padded_length) = (lengths, padded_length);
             return Ok(());
         }
@@ -109,13 +111,13 @@ impl HostVariables {
             [Some(only)] => only.data.clone(),
             _ => Owned::from_vec(join(spec, &row, &batch)),
         };
-        (self.given, self.shape) = (given, spec.batched(&row, rows.len() as u64));
+        (self.given, self.shape) = (Some(given), spec.batched(&row, rows.len() as u64));
         Ok(())
     }
 
     /// The input of a run: the batch's shape and bytes.
     pub(super) fn joined(&self) -> (&Shape, &Owned) {
-        (&self.shape, &self.given)
+        (&self.shape, self.given.as_ref().unwrap_or(&self.empty))
     }
 
     /// The length of each row of the batch that was joined last, if the state is padded.
@@ -175,8 +177,9 @@ impl HostVariables {
         Ok(parts.into_iter().zip(lengths).map(value).collect())
     }
 
-    /// Stores the new values of the rows in `taken`, each in its slot.
+    /// Stores the new values of the rows in `taken`, each in its slot. The run is over, so the rows that it read are released.
     pub(super) fn store_states(&mut self, rows: Vec<HostVariable>, taken: &[(usize, u32)]) {
+        self.given = None;
         let mut rows: Vec<Option<HostVariable>> = rows.into_iter().map(Some).collect();
         for (n, slot) in taken {
             if let (Some(place), Some(row)) = (self.slots.get_mut(*slot as usize), rows.get_mut(*n)) {

@@ -57,7 +57,7 @@ pub use chunk_plan::{ChunkPlan, ChunkSizes};
 pub use error::StateError;
 pub use finite::{NotFinite, not_finite};
 pub use snapshot::{SnapshotError, check as check_snapshot, states_alone};
-pub use spec::{InitialValue, StateSpec};
+pub use spec::{InitialValue, StateSpec, sides};
 pub use state_copy::StateCopy;
 pub use store::Store;
 pub use values::{StateValue, StateValues};

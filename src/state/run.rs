@@ -54,8 +54,9 @@ impl Store {
         let cleared = self.slots.stale_padding(rows, first, side);
         let carried = CarriedSlots { side, moved, fresh: &fresh, cleared: &cleared };
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
-        for fixed in self.states.iter().filter_map(StoredState::fixed) {
-            fixed.carry(&self.arena, &carried, &mut moves)?;
+        for state in &self.states {
+            let Some(fixed) = state.fixed() else { continue };
+            fixed.carry((&state.spec, &self.arena), &carried, &mut moves)?;
         }
         gather_growing(&self.states, rows, &mut moves)?;
         moves.run()?;
@@ -70,8 +71,9 @@ impl Store {
     fn gather(&mut self, rows: &[Option<u32>]) -> Result<(), StateError> {
         self.ensure_batch_buffers(rows.len(), true)?;
         let mut moves = Moves::new(&*self.device, &mut self.scratch);
-        for fixed in self.states.iter().filter_map(StoredState::fixed) {
-            fixed.gather(rows, &self.arena, &self.slots, &mut moves)?;
+        for state in &self.states {
+            let Some(fixed) = state.fixed() else { continue };
+            fixed.gather(rows, (&state.spec, &self.arena), &self.slots, &mut moves)?;
         }
         gather_growing(&self.states, rows, &mut moves)?;
         moves.run()?;

@@ -84,6 +84,12 @@ impl Layout {
     }
 }
 
+/// How many copies of each state of a fixed size a slot has. If the rows of a batch are slots, a run reads one side and writes the other,
+/// unless a state must be the same memory for input and output.
+pub fn sides(specs: &[StateSpec], fixed_rows: bool) -> u8 {
+    if fixed_rows && !specs.iter().any(|spec| spec.same_buffer) { 2 } else { 1 }
+}
+
 impl StateSpec {
     /// The layout, if the state's size is fixed.
     pub(super) fn layout(&self) -> Option<Layout> {

@@ -19,7 +19,7 @@ use super::fixed::FixedState;
 use super::host_variable::HostVariables;
 use super::slots::Slots;
 use super::snapshot::{self, SnapshotError};
-use super::spec::StateSpec;
+use super::spec::{StateSpec, sides};
 use super::stored_state::{GivenValue, StateStorage, StoredState};
 use super::values::StateValues;
 
@@ -47,7 +47,7 @@ impl Store {
         fixed_rows: bool,
         cache: ChunkCache,
     ) -> Result<Store, DeviceError> {
-        let sides = if fixed_rows && !specs.iter().any(|spec| spec.same_buffer) { 2 } else { 1 };
+        let sides = sides(&specs, fixed_rows);
         let mut layouts = Vec::new();
         let mut states = Vec::with_capacity(specs.len());
         for spec in specs {

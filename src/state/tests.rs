@@ -463,3 +463,78 @@ fn a_state_output_of_another_shape_is_refused_by_name() {
     let error = store.check(&bound, &[Some(wrong)]).unwrap_err();
     assert_eq!(error.to_string(), "state output 'a_OUT' has shape [1,5,3], but [1,-1,2] is expected for a batch of 1");
 }
+
+fn large_fixed(cells: i64) -> StateSpec {
+    spec("large", DataType::Fp32, &[cells], 0)
+}
+
+/// A slot whose memory is gone must not continue with zeros.
+#[test]
+fn a_state_without_memory_is_an_error_and_no_first_state() {
+    let specs = vec![large_fixed(1 << 19)];
+    let mut store = Store::new(&device(false), specs.clone(), 2, false, cache()).unwrap();
+    store.init(0).unwrap();
+    store.init(1).unwrap();
+    run(&mut store, &specs, &[Some(0), Some(1)], &[1, 2], &[true, true], &mut Vec::new());
+    store.arena.vacate(1);
+    let refused = store.bind(vec![Some(0), Some(1)]).unwrap_err();
+    assert!(matches!(&refused, super::StateError::Lost { state, slot: 1 } if state == "large"), "{refused:?}");
+    assert!(store.read_values(0).is_ok());
+}
+
+/// Without its release, the joined rows of the last batch would stay as long as the model is loaded.
+#[test]
+fn the_joined_rows_of_a_batch_are_released_with_its_commit() {
+    let specs = vec![spec("g", DataType::Fp32, &[-1], 0)];
+    let mut store = Store::new(&device(false), specs.clone(), 2, false, cache()).unwrap();
+    store.init(0).unwrap();
+    store.init(1).unwrap();
+    let joined = |store: &Store| match &store.states[0].kind {
+        super::stored_state::StateStorage::HostVariable(variables) => variables.joined().1.len(),
+        _ => panic!("a state that grows on the host"),
+    };
+    let bound = store.bind(vec![Some(0), Some(1)]).unwrap();
+    assert_eq!(joined(&store), 8);
+    drop(bound);
+    run(&mut store, &specs, &[Some(0), Some(1)], &[1, 2], &[true, true], &mut Vec::new());
+    assert_eq!(joined(&store), 0, "after the commit");
+    store.bind(vec![Some(0), Some(1)]).unwrap();
+    assert_eq!(joined(&store), 16);
+    store.free(1).unwrap();
+    assert_eq!(joined(&store), 0, "after an END that was not run");
+}
+
+/// A free slot beside used ones keeps its pages for the next sequence, as far as the limit of states allows.
+#[test]
+fn free_slots_of_a_chunk_in_use_count_and_give_their_pages_back_at_the_limit() {
+    const ROW: u64 = 2 << 20;
+    let specs = vec![large_fixed(1 << 18)];
+    let budget = Budget::new(64 << 20);
+    let cache = ChunkCache::new(budget.clone(), || Time(0));
+    let mut store = Store::new(&device(false), specs.clone(), 4, true, cache.clone()).unwrap();
+    (0..4).for_each(|slot| store.init(slot).unwrap());
+    let all = [Some(0), Some(1), Some(2), Some(3)];
+    run(&mut store, &specs, &all, &[1, 2, 3, 1], &[true; 4], &mut Vec::new());
+    assert_eq!(cache.idle(), 0);
+    store.free(1).unwrap();
+    store.free(2).unwrap();
+    assert_eq!(cache.idle(), 2 * ROW);
+    store.init(1).unwrap();
+    assert_eq!(cache.idle(), ROW);
+    let full = budget.take(64 << 20).unwrap();
+    store.free(1).unwrap();
+    assert_eq!(cache.idle(), ROW, "its pages are gone");
+    store.init(1).unwrap();
+    let mut seen = Vec::new();
+    run(&mut store, &specs, &all[..2], &[1, 3], &[true; 2], &mut seen);
+    assert_eq!((seen[1][0].clone(), cache.idle()), (initial(&specs)[0].clone(), ROW));
+    assert_eq!(store.read_values(1).unwrap().each()[0].bytes[..4], 3f32.to_le_bytes());
+    drop(full);
+    [0, 1, 3].into_iter().for_each(|slot| store.free(slot).unwrap());
+    assert_eq!(cache.idle(), 0, "the whole chunk is kept instead");
+    store.init(2).unwrap();
+    store.init(3).unwrap();
+    assert!(cache.idle() > 0);
+    drop(store);
+    assert_eq!(cache.idle(), 0);
+}

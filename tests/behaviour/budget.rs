@@ -3,31 +3,37 @@
 use sequor::error::Failure;
 
 use crate::state::GROW;
+use crate::support::server::sides;
 use crate::support::values::tensor;
 use crate::support::{Ask, Server, both, model, sum};
 
-/// A server with memory for two sequences of 4 bytes.
-fn two(strategy: &str) -> Server {
-    model("sum").config(&sum("TYPE_INT32", strategy, "")).onnx("sum_int32").limit(10).serve()
+/// A server with memory for two sequences, and the bytes of each.
+fn two(strategy: &str) -> (Server, u64) {
+    let bytes = 4 * sides(strategy);
+    let server = model("sum").config(&sum("TYPE_INT32", strategy, "")).onnx("sum_int32").limit(2 * bytes + 2).serve();
+    assert_eq!(server.ready().state_bytes, bytes);
+    (server, bytes)
 }
 
 #[test]
 fn a_start_beyond_the_state_limit_is_refused_and_live_sequences_continue() {
     for strategy in both() {
-        let server = two(strategy);
+        let (server, bytes) = two(strategy);
         let [a, b, c] = [1u64, 2, 3].map(|id| server.seq(id));
         a.start().input(&[1]).gives(&[1]);
         b.start().input(&[2]).gives(&[2]);
-        assert_eq!(server.repository.state_bytes(), (8, 10));
+        assert_eq!(server.repository.state_bytes(), (2 * bytes, 2 * bytes + 2));
         match c.start().input(&[3]).fails() {
-            Failure::StateMemory { wanted: 4, used: 8, limit: 10, .. } => {}
+            Failure::StateMemory { wanted, used, limit, .. } => {
+                assert_eq!((wanted, used, limit), (bytes, 2 * bytes, 2 * bytes + 2));
+            }
             other => panic!("{other:?}"),
         }
         assert_eq!((server.repository.live(), server.runs().len()), (2, 2));
         a.step().input(&[1]).gives(&[2]);
         b.step().input(&[1]).gives(&[3]);
         a.end().input(&[1]).gives(&[3]);
-        assert_eq!(server.repository.state_bytes().0, 4);
+        assert_eq!(server.repository.state_bytes().0, bytes);
         c.start().input(&[3]).gives(&[3]);
         b.step().input(&[1]).gives(&[4]);
     }
@@ -36,13 +42,13 @@ fn a_start_beyond_the_state_limit_is_refused_and_live_sequences_continue() {
 #[test]
 fn a_live_sequence_may_restart_at_the_state_limit() {
     for strategy in both() {
-        let server = two(strategy);
+        let (server, bytes) = two(strategy);
         let [a, b] = [1u64, 2].map(|id| server.seq(id));
         a.start().input(&[1]).gives(&[1]);
         b.start().input(&[2]).gives(&[2]);
         a.start().input(&[10]).gives(&[10]);
         a.step().input(&[1]).gives(&[11]);
-        assert_eq!(server.repository.state_bytes().0, 8);
+        assert_eq!(server.repository.state_bytes().0, 2 * bytes);
         a.end().input(&[1]).gives(&[12]);
         b.end().input(&[1]).gives(&[3]);
         assert_eq!(server.repository.state_bytes().0, 0);
@@ -51,7 +57,7 @@ fn a_live_sequence_may_restart_at_the_state_limit() {
 
 #[test]
 fn a_start_refused_for_another_reason_holds_no_state_memory() {
-    let server = two("");
+    let (server, _) = two("");
     for _ in 0..5 {
         let _ = server.seq(1).start().input(&[1.0f32]).fails();
         let _ = crate::support::Seq { id: sequor_core::Id::None, ..server.seq(1) }.start().input(&[1]).fails();
@@ -59,6 +65,16 @@ fn a_start_refused_for_another_reason_holds_no_state_memory() {
     assert_eq!(server.repository.state_bytes().0, 0);
     server.seq(1).only().input(&[1]).gives(&[1]);
     assert_eq!(server.repository.state_bytes().0, 0);
+}
+
+/// A state that is the memory of input and output at once has one copy.
+#[test]
+fn a_state_in_one_buffer_counts_once() {
+    let config = sum("TYPE_INT32", "direct { }", "use_same_buffer_for_input_output: true");
+    let server = model("sum").config(&config).onnx("sum_int32").limit(4).serve();
+    assert_eq!(server.ready().state_bytes, 4);
+    server.seq(1).start().input(&[1]).gives(&[1]);
+    assert_eq!(server.repository.state_bytes().0, 4);
 }
 
 /// A state of 16 bytes at START that grows by 16 bytes for each row of INPUT.

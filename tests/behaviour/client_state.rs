@@ -5,6 +5,7 @@ use sequor::device::stand_in::StandIns;
 use sequor::error::{Failure, Invalid, NotCopied, WrongSource};
 
 use crate::state::GROW;
+use crate::support::server::sides;
 use crate::support::values::{row, tensor, texts};
 use crate::support::{Server, both, model, sum};
 
@@ -212,7 +213,11 @@ fn a_source_that_cannot_be_copied_is_refused_with_what_to_do() {
         assert_eq!(invalid(b.start().copy_of(2u64).input(&[1]).fails()), Invalid::CopySource(WrongSource::Itself));
         assert_eq!(invalid(b.start().copy_of("").input(&[1]).fails()), Invalid::CopySource(WrongSource::Itself));
         assert_eq!(invalid(a.step().copy_of(2u64).input(&[1]).fails()), Invalid::CopySource(WrongSource::NotAtStart));
-        assert_eq!((server.repository.live(), server.repository.state_bytes().0), (1, 4), "{strategy}");
+        assert_eq!(
+            (server.repository.live(), server.repository.state_bytes().0),
+            (1, 4 * sides(strategy)),
+            "{strategy}"
+        );
         // A live sequence that was to begin anew lives on.
         b.start().input(&[7]).gives(&[7]);
         assert_eq!(not_copied(b.start().copy_of(9u64).input(&[1]).fails()), NotCopied::Unknown);
@@ -231,7 +236,7 @@ fn a_source_that_cannot_be_copied_is_refused_with_what_to_do() {
 fn a_client_or_copied_state_counts_against_the_state_limit() {
     for strategy in both() {
         let spec = model("sum").config(&sum("TYPE_INT32", strategy, "")).toml(ON).onnx("sum_int32");
-        let server = spec.limit(8).serve();
+        let server = spec.limit(8 * sides(strategy)).serve();
         let (a, b, c) = (server.seq(1), server.seq(2), server.seq(3));
         a.start().input(&[1]).with("INPUT_STATE", row(&[10])).gives(&[11]);
         b.start().input(&[1]).copy_of(1u64).gives(&[12]);

@@ -4,7 +4,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::server::wait;
+use crate::state::GROW;
+use crate::support::server::{limit_tensors, sides, wait};
 use crate::support::values::tensor;
 use crate::support::{Server, model, sum};
 
@@ -24,7 +25,7 @@ fn wide(strategy: &str, rows: u32) -> Server {
         .replace("dims: [ -1 ]", "dims: [ 2 ]")
         .replace("max_batch_size: 4", &format!("max_batch_size: {rows}"));
     let server = model("wide").config(&config).onnx("wide").unseen().serve();
-    assert_eq!(server.ready().state_bytes, STATE);
+    assert_eq!(server.ready().state_bytes, sides(strategy) * STATE);
     server
 }
 
@@ -36,7 +37,7 @@ fn resident() -> u64 {
 }
 
 /// Starts, steps and ends every sequence. Returns the resident memory while all are live.
-fn play(server: &Server) -> u64 {
+fn play(server: &Server, strategy: &str) -> u64 {
     let all: Vec<_> = (1..=SEQUENCES).map(|id| server.seq(id)).collect();
     for step in 0..3 {
         let waiting: Vec<_> = all.iter().map(|seq| seq.nth(step).input(&[seq_value(step)]).send()).collect();
@@ -44,7 +45,7 @@ fn play(server: &Server) -> u64 {
         waiting.into_iter().for_each(|w| w.gives(&[sum, sum]));
     }
     let (live, bytes) = (server.repository.live(), server.repository.state_bytes().0);
-    assert_eq!((live, bytes), (SEQUENCES, SEQUENCES * STATE));
+    assert_eq!((live, bytes), (SEQUENCES, SEQUENCES * sides(strategy) * STATE));
     let resident = resident();
     let waiting: Vec<_> = all.iter().map(|seq| seq.end().input(&[0.5f32]).send()).collect();
     waiting.into_iter().for_each(|w| drop(w.answer()));
@@ -126,9 +127,9 @@ fn a_thousand_sequences_release_their_memory() {
     }
     for (strategy, rows) in [("oldest { max_candidate_sequences: 1000 }", 32), ("direct { }", 1000)] {
         let server = wide(strategy, rows);
-        play(&server);
+        play(&server, strategy);
         let idle = settled(&server);
-        let live = play(&server);
+        let live = play(&server, strategy);
         let mib = |bytes: u64| bytes >> 20;
         println!("{strategy}: idle {} MiB, live {} MiB", mib(idle), mib(live));
         assert!(
@@ -142,4 +143,42 @@ fn a_thousand_sequences_release_their_memory() {
         };
         wait(released, || format!("{strategy}: idle {idle}, live {live}, and still {}", resident()));
     }
+}
+
+/// `limits.tensors` is for the tensors of runs. States and answers that stay after a run have limits of their own.
+#[test]
+fn states_and_answers_that_outlive_their_run_leave_the_limit_of_tensors() {
+    if !is_alone("memory::states_and_answers_that_outlive_their_run_leave_the_limit_of_tensors") {
+        return;
+    }
+    limit_tensors(8 << 20);
+    let grows = GROW.replace("STRATEGY", "oldest { max_candidate_sequences: 16 }");
+    let server = model("grow").config(&grows).onnx("grow_fp32").unseen().serve();
+    // Rows of 16 bytes.
+    let rows = (1u64 << 20) / 16;
+    let all: Vec<_> = (1..=10).map(|id| server.seq(id)).collect();
+    let mut unread = Vec::new();
+    for seq in &all {
+        let ask = seq.start().with("INPUT", tensor(&[1, rows, 4], &vec![1.0f32; rows as usize * 4]));
+        unread.push(ask.answer());
+    }
+    assert!(server.repository.state_bytes().0 > 10 << 20);
+    let config = r#"
+        max_batch_size: 4
+        input { name: "INPUT" data_type: TYPE_INT32 dims: [ -1 ] }
+        output { name: "OUTPUT" data_type: TYPE_INT32 dims: [ -1 ] }
+        dynamic_batching { }
+    "#;
+    let other = model("echo").config(config).onnx("echo_int32").unseen().serve();
+    let values = vec![7i32; 1 << 18];
+    let ask = || other.stateless().with("INPUT", tensor(&[1, 1 << 18], &values));
+    for _ in 0..10 {
+        unread.push(ask().answer());
+    }
+    assert_eq!(unread[19].output::<i32>("OUTPUT"), values);
+    // What they leave counts again once it is free, and a run that needs too much still fails.
+    drop((unread, all));
+    let values = vec![7i32; 3 << 20];
+    let _ = other.stateless().with("INPUT", tensor(&[1, 3 << 20], &values)).fails();
+    ask().answer();
 }

@@ -33,6 +33,40 @@ fn requests_that_bring_the_same_inputs_run_together() {
     assert!(!runs[1].inputs.contains_key("SCALE") && runs[2].inputs.contains_key("SCALE"));
 }
 
+/// An input of length 0 is given: it replaces the graph's own value, which an omitted one does not.
+#[test]
+fn a_request_that_omits_an_input_and_one_that_gives_no_elements_do_not_share_a_batch() {
+    let config = r#"
+        max_batch_size: 4
+        instance_group { count: 1 }
+        input { name: "INPUT" data_type: TYPE_FP32 dims: [ 1 ] }
+        input { name: "LIST" data_type: TYPE_FP32 dims: [ -1 ] optional: true }
+        output { name: "OUTPUT" data_type: TYPE_FP32 dims: [ 1 ] }
+        dynamic_batching { }
+    "#;
+    let server = model("optional_list").config(config).onnx("optional_list").serve();
+    let ask = |value: f32| server.stateless().with("INPUT", tensor(&[1, 1], &[value]));
+    let with = |value: f32, list: &[f32]| ask(value).with("LIST", tensor(&[1, list.len() as u64], list));
+    ask(1.0).gives(&[6.0f32]);
+    with(1.0, &[]).gives(&[1.0f32]);
+    for omitted_first in [true, false] {
+        let held = server.hold(with(0.0, &[1.0, 2.0]));
+        let (omitted, empty) = match omitted_first {
+            true => {
+                let omitted = ask(1.0).send();
+                (omitted, with(1.0, &[]).send())
+            }
+            false => {
+                let empty = with(1.0, &[]).send();
+                (ask(1.0).send(), empty)
+            }
+        };
+        assert_eq!(held.release().output::<f32>("OUTPUT"), [3.0]);
+        let got = [omitted.answer(), empty.answer()].map(|answer| answer.output::<f32>("OUTPUT")[0]);
+        assert_eq!(got, [6.0, 1.0], "the omitted one first: {omitted_first}");
+    }
+}
+
 #[test]
 fn an_input_that_the_graph_has_no_value_for_is_not_optional() {
     let config = CONFIG.replace(

@@ -62,6 +62,28 @@ fn requests_are_padded_and_their_answers_cropped() {
     }
 }
 
+/// One long request among many short ones would take its length in every row.
+#[test]
+fn rows_that_would_be_mostly_padding_run_alone() {
+    let config = CONFIG.replace("max_batch_size: 4", "max_batch_size: 16");
+    let server = model("padded").config(&config).toml(PAD).onnx("padded").serve();
+    let ask = |length: u64| {
+        server.stateless().with("INPUT", tensor(&[1, length], &vec![1.0f32; length as usize])).wanting(&["SUM"])
+    };
+    for (long, together) in [(1 << 10, true), (3 << 19, false)] {
+        let before = server.runs().len();
+        let held = server.hold(ask(1));
+        let waiting: Vec<_> = (0..12).map(|n| ask(if n == 5 { long } else { n + 1 }).send()).collect();
+        held.release();
+        for (n, waiting) in waiting.into_iter().enumerate() {
+            let sum = if n == 5 { long as f32 } else { n as f32 + 1.0 };
+            assert_eq!(waiting.answer().output::<f32>("SUM"), [sum], "{n}");
+        }
+        let rows: Vec<u64> = server.runs()[before + 1..].iter().map(|run| run.rows()).collect();
+        assert_eq!(rows, if together { vec![12] } else { vec![1; 12] }, "{long}");
+    }
+}
+
 #[test]
 fn a_request_of_several_rows_is_padded_like_others() {
     let server = model("padded").config(CONFIG).toml(PAD).onnx("padded").serve();

@@ -2,6 +2,7 @@
 
 use sequor_core::{DataType, Shape};
 
+use crate::support::server::sides;
 use crate::support::values::{self, row, tensor};
 use crate::support::{Server, both, model, sum};
 
@@ -65,7 +66,7 @@ fn three_crossed_states_of_two_types_are_paired_by_their_entries() {
     };
     for strategy in both() {
         let server = model("crossed").config(&config(strategy)).onnx("crossed").serve();
-        assert_eq!(server.ready().state_bytes, 12);
+        assert_eq!(server.ready().state_bytes, sides(strategy) * 12);
         let (one, two) = (server.seq(1), server.seq(2));
         // a sums the inputs, b counts requests, c doubles itself and adds the input.
         one.start().input(&[1.0f32]).gives(&[1.0f32, 1.0, 1.0]);
@@ -141,7 +142,7 @@ fn dims_leave_the_batch_dimension_out() {
         a.start().input(&[1, 2, 3]).gives(&[1, 2, 3]);
         a.step().input(&[1, 1, 1]).gives(&[2, 3, 4]);
         assert_eq!(server.last_run().shape("INPUT_STATE"), [1, 3]);
-        assert_eq!(server.ready().state_bytes, 12);
+        assert_eq!(server.ready().state_bytes, sides(strategy) * 12);
     }
 }
 
@@ -306,7 +307,7 @@ fn an_fp32_state_can_be_kept_as_fp16() {
             .toml("[state.INPUT_STATE]\nstorage = \"fp16\"\n")
             .onnx("sum_fp32")
             .serve();
-        assert_eq!(server.ready().state_bytes, 2);
+        assert_eq!(server.ready().state_bytes, sides(strategy) * 2);
         let a = server.seq(1);
         // 2049 needs 12 bits: the answer has them, the stored state does not.
         a.start().input(&[2049.0f32]).gives(&[2049.0f32]);

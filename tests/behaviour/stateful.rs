@@ -137,6 +137,26 @@ fn batches_are_padded_to_the_next_preferred_size() {
     }
 }
 
+/// A graph may be built for the padded sizes alone.
+#[test]
+fn rows_of_a_failed_batch_run_again_with_their_padding() {
+    let sequence = "oldest { max_candidate_sequences: 10 }";
+    let server = spec(sequence, &[PAIRS, ("always_pad_to_max_batch", "1")]).serve();
+    let all: Vec<_> = (1..=3).map(|id| server.seq(id)).collect();
+    all.iter().for_each(|seq| gives(seq, true, 0.0, 1.0));
+    let before = server.runs().len();
+    let held = server.hold(all[0].step().with("Input", input(1.0)));
+    let waiting: Vec<_> = all[1..].iter().map(|seq| seq.step().with("Input", input(2.0)).send()).collect();
+    server.watch.fail_next();
+    held.release();
+    for waiting in waiting {
+        assert_eq!(waiting.answer().output::<f32>("Output"), output(1.0, 2.0));
+    }
+    let sizes: Vec<u64> = server.runs()[before..].iter().map(|run| run.shape("Input")[1]).collect();
+    assert_eq!(sizes, [4, 4, 4, 4], "one, both, and each of both again");
+    all.iter().skip(1).for_each(|seq| gives(seq, false, 3.0, 1.0));
+}
+
 #[test]
 fn a_stateful_backend_model_is_warmed_up_with_every_batch_size() {
     let sequence = "oldest { max_candidate_sequences: 10 preferred_batch_size: [ 2 ] }";

@@ -244,6 +244,19 @@ def optional():
     save(model, HERE / "optional.onnx")
 
 
+def optional_list():
+    """OUTPUT = INPUT + the sum of the row of LIST, which has a value of its own: one element, 5."""
+    graph = helper.make_graph(
+        [helper.make_node("ReduceSum", ["LIST", "axis"], ["sum"], keepdims=1), helper.make_node("Add", ["INPUT", "sum"], ["OUTPUT"])],
+        "optional_list",
+        [tensor("INPUT", T.FLOAT, ["batch", 1]), tensor("LIST", T.FLOAT, ["rows", "many"])],
+        [tensor("OUTPUT", T.FLOAT, ["batch", 1])],
+        [numpy_helper.from_array(np.array([[5]], np.float32), "LIST"), numpy_helper.from_array(np.array([1], np.int64), "axis")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="sequor")
+    save(model, HERE / "optional_list.onnx")
+
+
 def echo_int32():
     """OUTPUT is INPUT."""
     rows = ["batch", "width"]
@@ -266,4 +279,5 @@ if __name__ == "__main__":
     ragged()
     padded()
     optional()
+    optional_list()
     echo_int32()

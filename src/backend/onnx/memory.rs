@@ -1,13 +1,15 @@
 //! Host memory for the tensors that ONNX Runtime allocates. ONNX Runtime's own arena would keep the memory of the largest batch for as long
 //! as a model is loaded. This allocator returns blocks to the system that were not used for ten seconds, and bounds all blocks together.
 //!
+//! The bound is for the tensors of runs. Weights do not count, nor do outputs that outlive their run: states and answers have bounds of their
+//! own ([`leave`]).
+//!
 //! ONNX Runtime does not check the address that an allocator returns: it writes to null. An allocation that fails must throw C++'s
 //! `std::bad_alloc`, as ONNX Runtime's own allocators do. The run then fails with an error, and the process goes on.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use sequor_core::Time;
 use super::bad_alloc::{BadAlloc, can_throw};
 use super::status::check;
 use super::value::memory_info;
+use super::weights::loads_weights;
 use crate::backend::BackendError;
 use crate::device::{Device, DeviceId, Host};
 
@@ -35,14 +38,27 @@ const LARGE: usize = 64 << 10;
 static MEMORY: BlockPool = BlockPool::new();
 
 struct BlockPool {
-    /// Free blocks by size, in the order in which they were freed.
-    free: Mutex<BTreeMap<usize, Vec<Block>>>,
-    /// Bytes of all large blocks, in use and free.
+    large: Mutex<LargeBlocks>,
+    /// Bytes of the large blocks that count: free ones, and those in use by runs.
     held: AtomicU64,
     /// Maximum of `held`.
     limit: AtomicU64,
     /// The time of the last release, in nanoseconds; it advances about once a second.
     now: AtomicU64,
+}
+
+struct LargeBlocks {
+    /// Free blocks by size, in the order in which they were freed.
+    free: BTreeMap<usize, Vec<Block>>,
+    /// Blocks in use, by their addresses.
+    used: BTreeMap<u64, UsedBlock>,
+}
+
+#[derive(Clone, Copy)]
+struct UsedBlock {
+    size: usize,
+    /// Whether it is in `held`.
+    counts: bool,
 }
 
 /// A large block that is not in use.
@@ -93,10 +109,38 @@ pub(super) fn release(now: Time) -> bool {
     MEMORY.release(now)
 }
 
+/// Takes the block of this tensor out of the limit, until it is freed: its tensor outlives the run, and counts elsewhere. Ignores memory of other
+/// allocators.
+pub(super) fn leave(tensor: u64, bytes: usize) {
+    if block_size(bytes).is_some_and(|size| size >= LARGE) {
+        MEMORY.leave(tensor.saturating_sub(HEADER as u64));
+    }
+}
+
 impl BlockPool {
     const fn new() -> BlockPool {
         let (held, limit, now) = (AtomicU64::new(0), AtomicU64::new(u64::MAX), AtomicU64::new(0));
-        BlockPool { free: Mutex::new(BTreeMap::new()), held, limit, now }
+        let large = LargeBlocks { free: BTreeMap::new(), used: BTreeMap::new() };
+        BlockPool { large: Mutex::new(large), held, limit, now }
+    }
+
+    /// Returns a block for weights, and its size. It does not count against the limit.
+    fn allocate_weights(&self, bytes: usize) -> Option<(u64, usize)> {
+        let size = block_size(bytes)?;
+        if size < LARGE {
+            return self.allocate(bytes);
+        }
+        let address = Host.allocate(size).ok()?;
+        self.large.lock().used.insert(address, UsedBlock { size, counts: false });
+        Some((address, size))
+    }
+
+    fn leave(&self, address: u64) {
+        let mut large = self.large.lock();
+        if let Some(block) = large.used.get_mut(&address).filter(|block| block.counts) {
+            block.counts = false;
+            self.held.fetch_sub(block.size as u64, Ordering::Relaxed);
+        }
     }
 
     /// Returns a block with room for `bytes` bytes, and its size.
@@ -118,11 +162,12 @@ impl BlockPool {
                 return None;
             }
         }
-        let address = Host.allocate(size).ok();
-        if address.is_none() {
+        let Ok(address) = Host.allocate(size) else {
             self.held.fetch_sub(size as u64, Ordering::Relaxed);
-        }
-        address
+            return None;
+        };
+        self.large.lock().used.insert(address, UsedBlock { size, counts: true });
+        Some(address)
     }
 
     /// Counts a new block, unless it exceeds the limit.
@@ -134,9 +179,12 @@ impl BlockPool {
 
     /// Takes the smallest free block that fits and is at most twice as large, so that a model's batches of all sizes share their blocks.
     fn take(&self, size: usize) -> Option<(u64, usize)> {
-        let mut free = self.free.lock();
-        let (size, blocks) = free.range_mut(size..=size.checked_mul(2)?).find(|(_, blocks)| !blocks.is_empty())?;
-        blocks.pop().map(|block| (block.address, *size))
+        let mut large = self.large.lock();
+        let mut larger = large.free.range_mut(size..=size.checked_mul(2)?);
+        let (size, blocks) = larger.find(|(_, blocks)| !blocks.is_empty())?;
+        let (size, address) = (*size, blocks.pop()?.address);
+        large.used.insert(address, UsedBlock { size, counts: true });
+        Some((address, size))
     }
 
     /// # Safety
@@ -144,7 +192,15 @@ impl BlockPool {
     unsafe fn free(&self, address: u64, size: usize) {
         if size >= LARGE {
             let since = Time(self.now.load(Ordering::Relaxed));
-            self.free.lock().entry(size).or_default().push(Block { address, since });
+            let mut large = self.large.lock();
+            let counted = large.used.remove(&address).is_none_or(|block| block.counts);
+            if counted || self.reserve(size) {
+                large.free.entry(size).or_default().push(Block { address, since });
+                return;
+            }
+            drop(large);
+            // SAFETY: allocated with this size, and not in use any more, as the caller promises.
+            unsafe { Host.release(address, size) };
         } else if let Some(layout) = layout(size) {
             // SAFETY: the caller's promise: allocated with this layout.
             unsafe { dealloc(address as *mut u8, layout) };
@@ -159,11 +215,11 @@ impl BlockPool {
     /// Returns free blocks to the system. Returns whether there were any.
     fn release_if(&self, is_due: impl Fn(&Block) -> bool) -> bool {
         let mut released = Vec::new();
-        let mut free = self.free.lock();
-        for (size, blocks) in free.iter_mut() {
+        let mut large = self.large.lock();
+        for (size, blocks) in &mut large.free {
             released.extend(blocks.extract_if(.., |block| is_due(block)).map(|block| (*size, block.address)));
         }
-        drop(free);
+        drop(large);
         for (size, address) in &released {
             // SAFETY: allocated with this size, and no other code has the address.
             unsafe { Host.release(*address, *size) };
@@ -194,7 +250,15 @@ fn block_size(bytes: usize) -> Option<usize> {
 /// # Safety
 /// ONNX Runtime calls it, and catches the exception of a failed allocation. No value with a destructor may live while it is thrown.
 unsafe extern "C-unwind" fn allocate(_: *mut OrtAllocator, bytes: usize) -> *mut c_void {
-    match MEMORY.allocate(bytes) {
+    let block = if loads_weights() { MEMORY.allocate_weights(bytes) } else { MEMORY.allocate(bytes) };
+    // SAFETY: the block is of `MEMORY`.
+    unsafe { hand_out(block) }
+}
+
+/// # Safety
+/// As for [`allocate`]. The block must come from [`MEMORY`].
+unsafe extern "C-unwind" fn hand_out(block: Option<(u64, usize)>) -> *mut c_void {
+    match block {
         Some((address, size)) => {
             // SAFETY: the block begins with aligned room for its size.
             unsafe { (address as *mut usize).write(size) };
@@ -207,8 +271,8 @@ unsafe extern "C-unwind" fn allocate(_: *mut OrtAllocator, bytes: usize) -> *mut
 /// # Safety
 /// As for [`allocate`].
 unsafe extern "C-unwind" fn reserve(_: *const OrtAllocator, bytes: usize) -> *mut c_void {
-    // SAFETY: the first argument is not used.
-    unsafe { allocate(ptr::null_mut(), bytes) }
+    // SAFETY: as for `allocate`.
+    unsafe { hand_out(MEMORY.allocate_weights(bytes)) }
 }
 
 /// # Safety
@@ -244,7 +308,7 @@ mod tests {
         unsafe { memory.free(first, size) };
         assert!(!memory.release(Time(9_999_999_999)));
         assert!(memory.release(Time(10_000_000_000)));
-        assert!(memory.free.lock().values().all(Vec::is_empty));
+        assert!(memory.large.lock().free.values().all(Vec::is_empty));
         let (small, size) = memory.allocate(100).unwrap();
         assert_eq!(small % 64, 0);
         // SAFETY: allocated above.
@@ -269,6 +333,32 @@ mod tests {
         memory.limit.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(memory.allocate(1 << 60), None, "more than the address space");
         assert_eq!(memory.held.load(Ordering::Relaxed), 0, "what the system refused is not counted");
+    }
+
+    #[test]
+    fn weights_and_tensors_that_outlive_their_run_do_not_count() {
+        let memory = BlockPool::new();
+        memory.limit.store(4 << 20, Ordering::Relaxed);
+        let held = || memory.held.load(Ordering::Relaxed);
+        let (weights, weights_size) = memory.allocate_weights(8 << 20).unwrap();
+        assert_eq!(held(), 0);
+        let outlives = |_| {
+            let (address, size) = memory.allocate(1 << 20).unwrap();
+            memory.leave(address);
+            memory.leave(address);
+            (address, size)
+        };
+        let outlive: Vec<_> = (0..8).map(outlives).collect();
+        memory.leave(weights);
+        memory.leave(12_345);
+        assert_eq!(held(), 0);
+        // SAFETY: allocated above.
+        outlive.into_iter().for_each(|(address, size)| unsafe { memory.free(address, size) });
+        assert!(held() > 0 && held() <= 4 << 20, "free blocks count as far as they fit: {}", held());
+        // SAFETY: as above.
+        unsafe { memory.free(weights, weights_size) };
+        assert!(memory.allocate(3 << 20).is_some(), "free blocks make room");
+        assert!(held() <= 4 << 20);
     }
 
     #[test]

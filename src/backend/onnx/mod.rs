@@ -6,7 +6,7 @@
 //! - [`library`], [`probe`], [`install`]: find the library, check a file, and install one · `surroundings`: the process and the machine as
 //!   the search sees them.
 //! - `environment`: the one library and environment of a process.
-//! - `memory`: the allocator of tensors · `bad_alloc`: how it fails.
+//! - `memory`: the allocator of tensors · `bad_alloc`: how it fails · `weights`: what it allocates while a model loads.
 //! - `session`, `signature`: a loaded graph, and its inputs and outputs · `tuning`: options of a session · `cuda`: the provider for GPUs.
 //! - `context`: a run · `binding`: a run that leaves its outputs on an accelerator · `cache`, `strings`, `output`: their inputs and outputs
 //!   · `value`, `element`, `names`, `status`: types of the C API.
@@ -32,6 +32,7 @@ mod strings;
 mod surroundings;
 mod tuning;
 mod value;
+mod weights;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sequor_core::{DataType, Shape};
 
 use super::element::from_onnx;
+use super::memory;
 use super::session::Session;
 use super::strings;
 use super::value::OnnxValue;
@@ -61,6 +62,9 @@ fn adopted(
     if let Some(device) = session.device().filter(|_| inputs.iter().any(|feed| overlaps(feed, &span))) {
         // SAFETY: the input does not change before the run is over, and the run ends after the copy.
         return unsafe { Owned::copied(device, &span) }.map_err(|error| BackendError(error.to_string()));
+    }
+    if place == DeviceId::Host {
+        memory::leave(address, len);
     }
     let keeper = Arc::new(Kept { _value: value, _session: Arc::clone(session) });
     // SAFETY: the value owns this memory, because no input overlaps it; nothing writes to an output after its run.

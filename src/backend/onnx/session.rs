@@ -18,6 +18,7 @@ use super::cuda;
 use super::names::Names;
 use super::status::{check, describe};
 use super::tuning::{builder, on_host};
+use super::weights::WeightLoading;
 use crate::backend::{BackendError, LoadOptions};
 use crate::device::{Device, DeviceId};
 
@@ -158,6 +159,7 @@ fn create(
     let path = CString::new(file.as_os_str().as_bytes())
         .map_err(|_| BackendError(format!("{} is not a file name", file.display())))?;
     let mut pointer = ptr::null_mut();
+    let _loading = WeightLoading::begin();
     // SAFETY: environment, path and options live through the call, and `pointer` may be written to.
     check(unsafe { (ort::api().CreateSession)(environment.ptr(), path.as_ptr(), builder.ptr(), &raw mut pointer) })?;
     NonNull::new(pointer).ok_or_else(|| BackendError("ONNX Runtime made no session".to_owned()))

@@ -254,6 +254,7 @@ mod tests {
             instances: 2,
             slots: 2048,
             state_bytes: 3 << 20,
+            stored_bytes: 0,
             rows: None,
             warnings: Vec::new(),
             on: None,

@@ -74,7 +74,7 @@ pub(super) async fn measure(
             break;
         }
     }
-    let moving = moving(version.state_bytes);
+    let moving = moving(version.stored_bytes);
     Ok(padding(&fastest).map(|padding| RowCosts::new(padding, moving, set)))
 }
 

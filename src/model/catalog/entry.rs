@@ -72,8 +72,9 @@ pub struct ReadyVersion {
     pub instances: u16,
     /// Slots of all instances; 0 for a stateless model.
     pub slots: u32,
-    /// Bytes of state of one sequence.
+    /// Bytes of state of one sequence in memory. `stored_bytes`: without the second copies that slots of `direct` have.
     pub state_bytes: u64,
+    pub stored_bytes: u64,
     /// `fixed` or `compact`, for `direct`.
     pub rows: Option<&'static str>,
     /// Faults of its files that do not prevent serving.
@@ -163,6 +164,7 @@ fn ready(load: &LoadedModel) -> ReadyVersion {
             None => spec.all_slots(),
         },
         state_bytes: load.state_bytes(),
+        stored_bytes: load.stored_bytes(),
         rows: load.rows(),
         warnings: load.warnings.clone(),
         on: placement::describe(&load.settings.processors, &load.auto),

@@ -37,7 +37,7 @@ impl GrownStates {
         states: &[StateSpec],
         held: HeldBytes,
     ) -> GrownStates {
-        let at_start = states.iter().filter(|state| state.grows()).map(StateSpec::bytes).sum();
+        let at_start = states.iter().filter(|state| state.grows()).map(StateSpec::bytes).fold(0, u64::saturating_add);
         GrownStates { budget, chunk_cache, at_start, by_slot: BTreeMap::new(), held }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sequor_core::{Req, SlotOp};
 
-use crate::state::{SnapshotError, StateValues, Store};
+use crate::state::{SnapshotError, StateError, StateValues, Store};
 use crate::telemetry::GpuMetrics;
 
 use super::growth::GrownStates;
@@ -60,8 +60,11 @@ impl InstanceSlots {
     ) {
         for op in ops {
             match op {
-                SlotOp::Init(slot, _) => self.begin(slot.ix, first(slot.ix).map(GivenState::Values)),
-                SlotOp::Adopt(slot, req) => self.begin(slot.ix, kept(*req).map(GivenState::Snapshot)),
+                SlotOp::Init(slot, _) => self.begin(slot.ix, Ok(first(slot.ix).map(GivenState::Values))),
+                SlotOp::Adopt(slot, req) => {
+                    let state = kept(*req).ok_or_else(|| RunError::from(StateError::NotBrought(slot.ix)));
+                    self.begin(slot.ix, state.map(|state| Some(GivenState::Snapshot(state))));
+                }
                 // The slot had nothing to free.
                 SlotOp::Free(slot) if self.without_memory.remove(&slot.ix).is_some() => {}
                 SlotOp::Free(slot) => self.free(slot.ix),
@@ -83,11 +86,13 @@ impl InstanceSlots {
     }
 
     /// Gives a slot the model's first state or the given one. If that fails, only that sequence is not served.
-    fn begin(&mut self, slot: u32, given: Option<GivenState>) {
+    fn begin(&mut self, slot: u32, given: Result<Option<GivenState>, RunError>) {
         self.grown.reset(slot);
         let begun = match given {
-            Some(given) => self.set(slot, given),
-            None => self.store.init(slot).map_err(RunError::from),
+            Ok(Some(given)) => self.set(slot, given),
+            Ok(None) => self.store.init(slot).map_err(RunError::from),
+            // The sequence must not begin anew.
+            Err(error) => Err(error),
         };
         match begun {
             Err(error) => {
@@ -140,5 +145,46 @@ impl Drop for InstanceSlots {
         if let Some((gpu, reported)) = &self.gpu {
             gpu.state_bytes.add(-reported);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use sequor_core::{DataType, Dims, Shape, Slot, Time};
+
+    use super::*;
+    use crate::device::{Device, Host};
+    use crate::state::budget::{Budget, HeldBytes};
+    use crate::state::{ChunkCache, InitialValue, StateSpec};
+
+    /// A sequence that continues from a state must not begin anew if that state is not there.
+    #[test]
+    fn a_state_that_is_not_there_is_no_first_state() {
+        let device: Arc<dyn Device> = Arc::new(Host);
+        let (budget, initial) = (Budget::new(1 << 20), InitialValue { shape: Shape::new(&[1]), data: None });
+        let state = StateSpec {
+            input: "S".to_owned(),
+            output: "T".to_owned(),
+            dtype: DataType::Fp32,
+            dims: Dims::from_wire(&[1]),
+            batch_axis: Some(0),
+            storage: DataType::Fp32,
+            initial,
+            same_buffer: false,
+            padding: None,
+        };
+        let cache = ChunkCache::new(budget.clone(), || Time(0));
+        let store = Store::new(&device, vec![state], 2, false, cache.clone()).unwrap();
+        let grown = GrownStates::new(budget, cache, &[], HeldBytes::default());
+        let mut slots = InstanceSlots::new(store, grown, None);
+        let [one, two] = [0, 1].map(|at| Slot::new(at, NonZeroU32::MIN));
+        let req = Req::new(7, NonZeroU32::MIN);
+        slots.apply(&[SlotOp::Adopt(one, req), SlotOp::Init(two, req)], |_| None, |_| None);
+        assert!(!slots.store.is_live(0) && slots.without_memory(Some(0)).is_some());
+        assert!(slots.store.is_live(1) && slots.without_memory(Some(1)).is_none());
+        slots.apply(&[SlotOp::Free(one), SlotOp::Init(one, req)], |_| None, |_| None);
+        assert!(slots.store.is_live(0) && slots.without_memory(Some(0)).is_none());
     }
 }

@@ -84,9 +84,11 @@ fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: V
         RowOutcome { outputs, state, copy, not_finite, times: RunTimes::default() }
     };
     let mut rows: Vec<Option<RowOutcome>> = rows.into_iter().map(|row| row.map(outcome)).collect();
+    let wanted: Vec<bool> = rows.iter().map(Option::is_some).collect();
     for (output, cut) in settings.outputs.iter().zip(splits) {
-        for (row, mut tensor) in rows.iter_mut().zip(cut.tensors()) {
-            let Some(row) = row else { continue };
+        let parts = cut.tensors(wanted.iter().copied());
+        for (row, tensor) in rows.iter_mut().zip(parts) {
+            let Some((row, mut tensor)) = row.as_mut().zip(tensor) else { continue };
             reshape_output(settings, output.reshape.as_ref(), &output.dims, &mut tensor);
             row.outputs.push(tensor);
         }

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use sequor_core::{DataType, Shape};
 
 use crate::backend::{Feed, Fetch};
-use crate::batch::describe::{describe, push, with_new_steps};
+use crate::batch::describe::{Mask, describe, push};
 use crate::batch::padded;
 use crate::batch::wiring::stateful;
 use crate::batch::{InputSource, Wiring};
 use crate::config::model::settings::{
-    BatchInput, BatchSource, ControlKind, ModelSettings, RaggedInput, WarmupData, WarmupInput, WarmupSample,
+    BatchInput, BatchInputKind, BatchSource, ControlKind, ModelSettings, RaggedInput, WarmupData, WarmupInput,
+    WarmupSample,
 };
 use crate::device::{MemorySpan, Pooled};
 use crate::tensor::{Tensor, rows};
@@ -193,8 +194,13 @@ fn of_states(
     let length = state.initial.shape.0.get(axis).copied().unwrap_or(0);
     let rows = vec![Shape::new(&[1, length]); sample.batch_size.max(1) as usize];
     let new = new_steps.and_then(|(at, axis)| sample.input(&settings.inputs.get(at)?.name)?.shape.0.get(axis).copied());
-    let (shape, values) = with_new_steps(describe(of.kind, &rows, true, None), new.unwrap_or(0));
     let mut data = Vec::new();
+    if of.kind == BatchInputKind::Mask {
+        let mask = Mask::new(&rows, None).with_new_steps(new.unwrap_or(0));
+        mask.push(of.dtype, &mut data);
+        return Ok(Tensor { dtype: of.dtype, shape: mask.shape(), data: Bytes::from(data) });
+    }
+    let (shape, values) = describe(of.kind, &rows, true, None);
     push(of.dtype, &values, &mut data);
     Ok(Tensor { dtype: of.dtype, shape, data: Bytes::from(data) })
 }

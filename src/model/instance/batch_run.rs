@@ -119,7 +119,8 @@ pub(super) fn one_by_one(
         return vec![Err(error.clone())];
     }
     let alone = |row: RowWork| {
-        let (row, mut times) = ([Some(row)], RunTimes::default());
+        let (mut row, mut times) = (vec![Some(row)], RunTimes::default());
+        pad(load, &mut row);
         let result = executor.run(staging, &row, &mut times);
         load.ran(&RunSize::measure(&row).times(&times));
         result.and_then(|mut outcomes| outcomes.pop().ok_or_else(|| error.clone()))
@@ -204,10 +205,15 @@ fn runnable(
         true => work.into_iter().map(|row| row.filter(runs)).collect(),
         false => work.into_iter().filter(|row| row.as_ref().is_none_or(runs)).collect(),
     };
+    pad(load, &mut rows);
+    rows
+}
+
+/// Adds padding rows, if the model pads its batches.
+fn pad(load: &LoadedModel, rows: &mut Vec<Option<RowWork>>) {
     if let Some(stateful) = load.settings.stateful.as_ref().filter(|_| !rows.is_empty()) {
         rows.resize_with(stateful.padded(rows.len()), || None);
     }
-    rows
 }
 
 /// The outputs of an END that does not run: without elements, or none if an END may come without inputs.

@@ -82,6 +82,7 @@ impl SerialInstance {
                     Step::Gone => break None,
                 }
             };
+            running.staging.release_large();
             drop(running);
             let Some(until) = rest else { break };
             identity.sleep(until);

@@ -19,7 +19,7 @@ use crate::model::runtime::LoadRates;
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
 use crate::state::budget::HeldBytes;
-use crate::state::{ChunkPlan, ChunkSizes, StateSpec};
+use crate::state::{ChunkPlan, ChunkSizes, StateSpec, sides};
 use crate::telemetry::{BatchTimes, InlineGate, ModelMetrics, RunLog};
 
 use super::ensemble::LoadEnsemble;
@@ -44,6 +44,7 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) settings: Arc<ModelSettings>,
     pub(in crate::model) wiring: Wiring,
     pub(in crate::model) states: Vec<StateSpec>,
+    sizes: StateSizes,
     pub(in crate::model) metadata: Arc<Metadata>,
     pub(in crate::model) metrics: Arc<ModelMetrics>,
     /// Triton's test aid, which `oldest` ignores.
@@ -98,6 +99,26 @@ pub(in crate::model) struct LoadedModel {
     running: AtomicUsize,
 }
 
+/// The bytes of a sequence's states at START.
+#[derive(Debug, Clone, Copy)]
+struct StateSizes {
+    /// Each state once, as a run reads it and a store keeps it.
+    once: u64,
+    /// The second copies of states of a fixed size, if slots have two sides.
+    second_sides: u64,
+}
+
+impl StateSizes {
+    /// `sides`: the copies of a state of a fixed size in a slot. Sizes that no machine has do not wrap to small ones.
+    fn new(states: &[StateSpec], sides: u8) -> StateSizes {
+        let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
+        let more_sides = u64::from(sides).saturating_sub(1);
+        let fixed = sum(&mut states.iter().filter(|state| !state.grows()).map(StateSpec::bytes));
+        let once = sum(&mut states.iter().map(StateSpec::bytes));
+        StateSizes { once, second_sides: fixed.saturating_mul(more_sides) }
+    }
+}
+
 impl LoadedModel {
     pub(in crate::model) fn new(
         reserved: LoadKey,
@@ -127,6 +148,7 @@ impl LoadedModel {
             wiring,
             tier: parts.tier.filter(|_| !states.is_empty()),
             durable: parts.durable.filter(|_| !states.is_empty()),
+            sizes: StateSizes::new(&states, sides(&states, is_direct(&settings))),
             states,
             warnings,
             metadata: Arc::new(Metadata::new(&client, version)),
@@ -193,10 +215,20 @@ impl LoadedModel {
         self.running.fetch_sub(1, Ordering::AcqRel) <= 1
     }
 
-    /// Bytes a sequence holds: its states and the scratch of processors.
+    /// Bytes a sequence holds: its states, on both sides if slots have two, and the scratch of processors.
     pub(in crate::model) fn state_bytes(&self) -> u64 {
+        self.stored_bytes().saturating_add(self.sizes.second_sides)
+    }
+
+    /// Bytes of a sequence outside its slot, without second sides.
+    pub(in crate::model) fn stored_bytes(&self) -> u64 {
         let scratch = self.processors.as_ref().map_or(0, |processors| processors.chain.scratch_bytes());
-        self.states.iter().map(StateSpec::bytes).sum::<u64>() + scratch
+        self.sizes.once.saturating_add(scratch)
+    }
+
+    /// Bytes a sequence holds whose states outside its slot have this size, which may be more than at START.
+    pub(in crate::model) fn state_bytes_of(&self, stored: u64) -> u64 {
+        self.stored_bytes().max(stored).saturating_add(self.sizes.second_sides)
     }
 
     /// Names of the processors that keep scratch for its sequences, if there are any.
@@ -319,7 +351,52 @@ fn doubtful_initializer(settings: &ModelSettings) -> Option<Fault> {
     Some(Fault { at: initializer.at.clone(), code: code::NOTE_INITIALIZER, what })
 }
 
+/// Whether the rows of a batch are slots.
+fn is_direct(settings: &ModelSettings) -> bool {
+    let Scheduling::Sequence(sequence) = &settings.scheduling else { return false };
+    matches!(sequence.strategy, SequenceStrategy::Direct { .. })
+}
+
 fn feature_counts(settings: &ModelSettings) -> (usize, usize) {
     let (numbers, keys) = settings.feature_names();
     (numbers.len(), keys.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use sequor_core::{DataType, Dims, Shape};
+
+    use super::*;
+    use crate::state::InitialValue;
+
+    fn state(dims: &[i64], at_start: &[u64]) -> StateSpec {
+        StateSpec {
+            input: "S".to_owned(),
+            output: "T".to_owned(),
+            dtype: DataType::Int32,
+            dims: Dims::from_wire(dims),
+            batch_axis: Some(0),
+            storage: DataType::Int32,
+            initial: InitialValue { shape: Shape::new(at_start), data: None },
+            same_buffer: false,
+            padding: None,
+        }
+    }
+
+    #[test]
+    fn states_of_a_fixed_size_count_once_for_each_side() {
+        let states = [state(&[3], &[3]), state(&[-1, 2], &[5, 2])];
+        let bytes = |sides: u8| {
+            let StateSizes { once, second_sides } = StateSizes::new(&states, sides);
+            (once, second_sides)
+        };
+        assert_eq!((bytes(1), bytes(2)), ((52, 0), (52, 12)));
+    }
+
+    #[test]
+    fn sizes_of_states_do_not_overflow() {
+        let large = state(&[1 << 61], &[1 << 61]);
+        let StateSizes { once, second_sides } = StateSizes::new(&[large.clone(), large], 2);
+        assert_eq!((once, second_sides), (u64::MAX, u64::MAX));
+    }
 }

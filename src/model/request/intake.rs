@@ -261,19 +261,72 @@ fn check_id(settings: &ModelSettings, id: &Id) -> Result<(), Invalid> {
 
 /// The properties that scheduling uses: the size, and the class of the shapes that must agree within a batch.
 fn meta(settings: &ModelSettings, inputs: &[Option<Tensor>], rows: u64) -> RequestMeta {
-    let mut class = 0;
-    for (input, tensor) in settings.inputs.iter().zip(inputs) {
-        class = match tensor {
-            Some(tensor) if is_open(&input.dims) && input.ragged.is_none() => tensor.shape.without(0).class(class),
-            Some(_) if input.optional => Shape::new(&[1]).class(class),
-            None => Shape::new(&[0]).class(class),
-            _ => class,
-        };
-    }
+    let class = shape_class(&settings.inputs, inputs);
     let bytes = inputs.iter().flatten().map(|t| t.data.len() as u64).sum();
     RequestMeta { rows: u32::try_from(rows).unwrap_or(u32::MAX), bytes, shape: class, ..RequestMeta::default() }
 }
 
+/// The class of the shapes that must agree within a batch, and of the inputs that are given. An input of length 0 is given, and replaces the
+/// graph's own value, so whether it is there is part of the class beside its shape.
+fn shape_class(inputs: &[Input], given: &[Option<Tensor>]) -> u64 {
+    let mut class = 0;
+    for (input, tensor) in inputs.iter().zip(given) {
+        let Some(tensor) = tensor else {
+            class = Shape::new(&[0]).class(class);
+            continue;
+        };
+        if input.optional {
+            class = Shape::new(&[1]).class(class);
+        }
+        if is_open(&input.dims) && input.ragged.is_none() {
+            class = tensor.shape.without(0).class(class);
+        }
+    }
+    class
+}
+
 fn is_open(dims: &Dims) -> bool {
     dims.0.iter().any(|dim| dim.fixed().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// Every set of given inputs has a class of its own, also if the given ones have one element or none.
+    #[test]
+    fn requests_that_give_different_inputs_have_different_shape_classes() {
+        let input = |dims: &[i64]| Input {
+            name: String::new(),
+            dtype: DataType::Uint8,
+            dims: Dims::from_wire(dims),
+            reshape: None,
+            optional: true,
+            batch_dim: None,
+            ragged: None,
+        };
+        let inputs = [input(&[-1]), input(&[-1]), input(&[1])];
+        let tensor = |length: u64| Tensor {
+            dtype: DataType::Uint8,
+            shape: Shape::new(&[1, length]),
+            data: Bytes::from(vec![0; length as usize]),
+        };
+        let choices = |lengths: &[u64]| {
+            std::iter::once(None).chain(lengths.iter().map(|length| Some(tensor(*length)))).collect::<Vec<_>>()
+        };
+        let mut classes = Vec::new();
+        for one in choices(&[0, 1, 2]) {
+            for two in choices(&[0, 1, 2]) {
+                for three in choices(&[1]) {
+                    classes.push(shape_class(&inputs, &[one.clone(), two.clone(), three]));
+                }
+            }
+        }
+        let count = classes.len();
+        classes.sort_unstable();
+        classes.dedup();
+        assert_eq!((count, classes.len()), (32, 32));
+    }
 }

@@ -184,6 +184,22 @@ fn a_repeated_counted_step_gets_the_same_answer_and_runs_once() {
     assert_eq!(gap.refusal, Refusal::StepGap { want: 4 });
 }
 
+/// The answer of the last step is kept for a repetition of the step.
+#[test]
+fn the_kept_answer_of_a_numbered_step_counts_against_the_limit_of_states() {
+    let fixture = Fixture::new(u64::MAX);
+    let used = || fixture.repository.state_bytes().0;
+    fixture.sum(9, 5, |s| (s.start, s.step) = (true, Some(1)));
+    assert_eq!(used(), 4 + 4);
+    fixture.sum(9, 6, |s| s.step = Some(2));
+    assert_eq!(used(), 4 + 4, "only the last answer is kept");
+    fixture.sum(9, 6, |_| {});
+    assert_eq!(used(), 4);
+    fixture.sum(9, 6, |s| s.step = Some(4));
+    fixture.sum(9, 1, |s| s.end = true);
+    assert_eq!(used(), 0);
+}
+
 #[test]
 fn state_memory_is_taken_at_start_and_given_back_at_the_end() {
     let fixture = Fixture::new(8);

@@ -71,6 +71,12 @@ pub fn both() -> [&'static str; 2] {
     ["direct { }", "oldest { max_candidate_sequences: 4 }"]
 }
 
+/// How often a state of a fixed size is kept: with `direct`, a run reads one copy and writes the other.
+#[allow(dead_code, reason = "for what measures memory")]
+pub fn sides(strategy: &str) -> u64 {
+    if strategy.starts_with("direct") { 2 } else { 1 }
+}
+
 impl Spec {
     pub fn config(self, text: &str) -> Spec {
         self.file("config.pbtxt", text.as_bytes())
@@ -251,8 +257,18 @@ pub fn wait(is: impl Fn() -> bool, why: impl Fn() -> String) {
     }
 }
 
-/// The real runtime, found like the server finds it. Installs one if there is none.
+/// Sets `limits.tensors` for this process.
+#[allow(dead_code, reason = "for what measures memory")]
+pub fn limit_tensors(bytes: u64) {
+    runtime().limit_tensors(bytes);
+}
+
 fn onnx() -> Arc<dyn Backend> {
+    runtime()
+}
+
+/// The real runtime, found like the server finds it. Installs one if there is none.
+fn runtime() -> Arc<OnnxBackend> {
     static BACKEND: OnceLock<Arc<OnnxBackend>> = OnceLock::new();
     let load = || {
         let found = library::find(None, &System).unwrap_or_else(|_| {
@@ -262,5 +278,5 @@ fn onnx() -> Arc<dyn Backend> {
         });
         Arc::new(OnnxBackend::new(&found.path).unwrap())
     };
-    Arc::<OnnxBackend>::clone(BACKEND.get_or_init(load))
+    Arc::clone(BACKEND.get_or_init(load))
 }

@@ -53,6 +53,8 @@ struct Inner {
     gate: Option<String>,
     /// Number of runs that may pass the closed gate.
     passes: usize,
+    /// Whether the next run fails.
+    fails: bool,
 }
 
 impl Watch {
@@ -88,18 +90,26 @@ impl Watch {
         self.changed.notify_all();
     }
 
-    fn enter(&self, run: Run) {
+    /// Makes the next run fail, after it was recorded.
+    pub fn fail_next(&self) {
+        self.inner.lock().fails = true;
+    }
+
+    /// Records a run and waits at the gate. Returns whether the run has to fail.
+    fn enter(&self, run: Run) -> bool {
         let mut inner = self.inner.lock();
+        let fails = std::mem::take(&mut inner.fails);
         let instance = run.instance.clone();
         inner.runs.push(run);
         self.changed.notify_all();
         while inner.gate.as_ref().is_some_and(|gate| instance.ends_with(gate.as_str())) {
             if inner.passes > 0 {
                 inner.passes -= 1;
-                return;
+                break;
             }
             self.changed.wait(&mut inner);
         }
+        fails
     }
 }
 
@@ -149,7 +159,9 @@ impl Context for WatchedContext {
         let fed = |feed: &Feed<'_>| (feed.shape.clone(), feed.data.as_host().unwrap().to_vec());
         let inputs_seen = self.names.iter().cloned().zip(inputs.iter().map(fed)).collect();
         let instance = std::thread::current().name().unwrap_or_default().to_owned();
-        self.watch.enter(Run { instance, inputs: inputs_seen });
+        if self.watch.enter(Run { instance, inputs: inputs_seen }) {
+            return Err(BackendError("the test fails this run".to_owned()));
+        }
         self.context.run(inputs, outputs)
     }
 }

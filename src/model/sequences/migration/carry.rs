@@ -298,6 +298,11 @@ fn move_in_memory(model: &Arc<ModelScheduler>, seq: Seq, step: u64, (file, targe
         let Some(SequenceView { id, due, idle, .. }) = is_as_seen(table, now, seq, step) else { return };
         let Some(live) = table.live_mut(seq) else { return };
         let (mut ticket, written) = (live.ticket.take(), live.written.as_ref().map(|written| written.incarnation));
+        // The slots of the new load may have two sides.
+        match &mut ticket {
+            Some(ticket) => ticket.raise_to(target.state_bytes()),
+            None => ticket = Some(model.budget().count(target.state_bytes())),
+        }
         if target.grows() {
             let grown = model.budget().count(file.len() as u64);
             match &mut ticket {

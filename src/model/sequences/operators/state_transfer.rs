@@ -192,7 +192,7 @@ pub(in crate::model) fn import(
     // Other tensors would take memory that is not counted.
     let file = states_alone(&load.states, file)?;
     let grown = if load.grows() { file.len() as u64 } else { 0 };
-    let ticket = model.budget().take(load.state_bytes().max(grown))?;
+    let ticket = model.budget().take(load.state_bytes_of(grown))?;
     let import = Import { scratch, ..Import::given(load, model.now(), step, Bytes::from(file), ticket) };
     if model.adopt(id.clone(), import) { Ok(()) } else { Err(TransferError::Live { model: name, id }) }
 }

@@ -49,7 +49,7 @@ pub(in crate::model) fn usage_of(model: &ModelScheduler, version: u64) -> (Usage
             ready: sum.ready + usage.ready,
         };
         let at_start = u64::from(usage.live).saturating_mul(load.state_bytes());
-        (sum, bytes + at_start + load.grown.get())
+        (sum, bytes.saturating_add(at_start).saturating_add(load.grown.get()))
     })
 }
 

@@ -196,7 +196,7 @@ fn bytes_to_begin(table: &Table, load: &LoadedModel, submit: &Submit) -> u64 {
     if submit.start || !load.grows() {
         return bytes;
     }
-    table.kept.get(&submit.id).map_or(bytes, |kept| bytes.max(kept.head.bytes))
+    table.kept.get(&submit.id).map_or(bytes, |kept| load.state_bytes_of(kept.head.bytes))
 }
 
 /// The queue level for this priority, and the limits of that level.

@@ -78,7 +78,7 @@ impl ModelScheduler {
             store: KeptStore::new(store.clone()),
             gate: store.clone().filter(|of| of.shared().is_some()).map(|of| Arc::new(SequenceGate::new(of))),
             captures: Captures::new(),
-            table: Mutex::new(Table::new(zero)),
+            table: Mutex::new(Table::new(zero).with_budget(budget.clone())),
             loads: ModelLoads::default(),
             clock,
             timer,

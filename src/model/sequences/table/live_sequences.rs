@@ -10,7 +10,7 @@ use crate::model::sequences::ensembles::{MemberSequences, SequenceHolder};
 use crate::model::sequences::jobs::{Job, SequencePermit};
 use crate::model::sequences::offloaded::{ImportOrigin, KeptSequence, WrittenSequence};
 use crate::processing::SequenceScratch;
-use crate::state::budget::Ticket;
+use crate::state::budget::{Budget, Ticket};
 use crate::state::tier::TierKey;
 use crate::tensor::Tensor;
 
@@ -69,13 +69,30 @@ pub(in crate::model::sequences) enum StateOrigin {
     Given(Id, ImportOrigin),
 }
 
+/// The answer of a sequence's last step, for a client that repeats the step. It may ask for other outputs then, so all are kept.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct KeptAnswer {
+    pub(in crate::model::sequences) outputs: Vec<Option<Tensor>>,
+    /// Its bytes count against the limit of states: it stays as long as the state.
+    #[allow(dead_code, reason = "only its drop matters")]
+    counted: Option<Ticket>,
+}
+
+impl KeptAnswer {
+    /// Keeps this answer. A run's outputs do not share memory with those of many other rows, so nothing is copied here.
+    pub(super) fn new(outputs: &[Option<Tensor>], budget: Option<&Budget>) -> KeptAnswer {
+        let bytes = outputs.iter().flatten().map(|tensor| tensor.data.len() as u64).sum();
+        KeptAnswer { outputs: outputs.to_vec(), counted: budget.map(|budget| budget.count(bytes)) }
+    }
+}
+
 /// A live sequence: its load, its state memory, its owner's permit, and its last answer if the client counts its steps.
 #[derive(Debug)]
 pub(in crate::model::sequences) struct Live {
     pub(in crate::model::sequences) load: Arc<LoadedModel>,
     pub(in crate::model::sequences) ticket: Option<Ticket>,
     pub(in crate::model::sequences) permit: Option<SequencePermit>,
-    pub(in crate::model::sequences) kept: Option<Vec<Option<Tensor>>>,
+    pub(in crate::model::sequences) kept: Option<KeptAnswer>,
     /// Its stored state, if its states are written while it is live.
     pub(in crate::model::sequences) written: Option<WrittenSequence>,
     /// The state that the request of this key brought for it. Kept until its first run.

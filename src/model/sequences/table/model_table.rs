@@ -17,6 +17,7 @@ use crate::model::sequences::ensembles::{MemberSequences, ReplyTo, SequenceHolde
 use crate::model::sequences::jobs::{ChosenBy, Job};
 use crate::model::sequences::offloaded::{KeptSequence, RowToSeal, Spilling, WrittenSequence};
 use crate::scheduling::{Decider, LoadPolicy};
+use crate::state::budget::Budget;
 use crate::state::tier::{EndedState, Successions, VersionDigest};
 
 use super::batch::{FinishedBatch, PendingSeals, Step};
@@ -24,7 +25,7 @@ use super::deferred_actions::{DeferredActions, PolicyNotice, SequenceChange};
 use super::enders::{Enders, ended_in_plugin, failed_in_plugin};
 use super::imports::{Import, Imports};
 use super::job_stage::JobStage;
-use super::live_sequences::{Live, LiveSequences};
+use super::live_sequences::{KeptAnswer, Live, LiveSequences};
 use super::load_policies::LoadPolicies;
 use super::pending_ends::PendingEnds;
 use super::recent_steps::{RecentSteps, StepRecord};
@@ -71,12 +72,19 @@ pub(in crate::model) struct Table {
     /// The plug-ins that ended sequences.
     pub(in crate::model::sequences) enders: Enders,
     pub(in crate::model::sequences) recent: RecentSteps,
+    /// The limit of states, for the answers that are kept.
+    budget: Option<Budget>,
 }
 
 impl Table {
     /// An empty table. `zero` is the time at the clock's zero, since 1970.
     pub(in crate::model::sequences) fn new(zero: Duration) -> Table {
         Table { zero, ..Table::default() }
+    }
+
+    /// The same, whose kept answers count against this limit.
+    pub(in crate::model::sequences) fn with_budget(self, budget: Budget) -> Table {
+        Table { budget: Some(budget), ..self }
     }
 
     pub(in crate::model) fn apply(&mut self, now: Time, event: Event) {
@@ -333,11 +341,15 @@ impl Table {
         if let Some(seq) = job.seq {
             self.recent.add((seq, self.live.get(seq).is_some()), &job.id, StepRecord::new(now, &job));
         }
+        let kept = match &job.answer {
+            Some(Ok(outputs)) if job.counted => Some(KeptAnswer::new(outputs, self.budget.as_ref())),
+            _ => None,
+        };
         let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);
         if let Some(live) = job.seq.and_then(|seq| self.live_mut(seq)) {
             // An earlier answer does not belong to this step.
             match &job.answer {
-                Some(Ok(tensors)) => live.kept = job.counted.then(|| tensors.clone()),
+                Some(Ok(_)) => live.kept = kept,
                 _ if has_run => live.kept = None,
                 _ => {}
             }
@@ -391,7 +403,7 @@ impl Table {
             self.actions.refused.push((job, Refusal::StepBusy { step }, false));
             return;
         }
-        match self.live_mut(seq).and_then(|live| live.kept.clone()) {
+        match self.live_mut(seq).and_then(|live| Some(live.kept.as_ref()?.outputs.clone())) {
             Some(kept) => {
                 job.answer = Some(Ok(kept));
                 (job.replayed, job.write.durable_step) = (true, self.durable_step(Some(seq)));

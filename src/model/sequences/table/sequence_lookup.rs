@@ -94,6 +94,6 @@ impl SequenceLookup for Table {
 
     fn last_answer(&self, seq: Seq) -> Option<Vec<NamedTensor>> {
         let live = self.live(seq)?;
-        Some(named(&live.load, live.kept.as_ref()?))
+        Some(named(&live.load, &live.kept.as_ref()?.outputs))
     }
 }

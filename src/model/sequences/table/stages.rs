@@ -132,6 +132,8 @@ impl Table {
             live.origin = None;
             let at_start = live.load.state_bytes();
             let grown = live.ticket.as_mut().and_then(|ticket| ticket.split_above(at_start));
+            // Only a state that grows holds more later. Anything else was of a load whose slots had two sides.
+            let grown = grown.filter(|_| live.load.grows());
             Some((req, AdoptedState { snapshot, grown }))
         };
         batch.real().filter_map(of).collect()

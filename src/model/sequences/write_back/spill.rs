@@ -30,7 +30,7 @@ type Victim = (Arc<LoadedModel>, SequenceView);
 pub(in crate::model::sequences) fn can_spill(table: &Table, now: Time, load: &LoadedModel) -> bool {
     let Some(durable) = &load.durable else { return false };
     let usage = durable.store.usage();
-    let fits = usage.bytes.saturating_add(load.state_bytes()) <= usage.limit;
+    let fits = usage.bytes.saturating_add(load.stored_bytes()) <= usage.limit;
     let is_on = fits && !table.stopping && now >= table.spilling.paused_until;
     let has_idle = |load: &LoadedModel| table.core.idle_sequences(load.key).any(|seq| !table.is_held(seq));
     let replaced = || table.spilling.replaced.iter().any(|replaced| has_idle(replaced));
@@ -66,14 +66,14 @@ fn victims(
             let is_free = |view: &SequenceView| !stays && can_leave(view) && table.is_sole(seq, &view.id);
             let Some(view) = table.core.view_of(seq).filter(is_free) else { continue };
             if table.core.state_of(seq).is_some() {
-                let bytes = view.state_bytes.max(load.state_bytes());
+                let bytes = load.state_bytes_of(view.state_bytes);
                 missing = missing.saturating_sub(bytes);
                 leaving += bytes;
                 victims.push((Arc::clone(load), view));
             }
         }
     }
-    let bytes = |(load, view): &Victim| (view.seq, view.state_bytes.max(load.state_bytes()));
+    let bytes = |(load, view): &Victim| (view.seq, load.state_bytes_of(view.state_bytes));
     table.spilling.leaving.extend(victims.iter().map(bytes));
     victims
 }
