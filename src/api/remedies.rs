@@ -76,6 +76,11 @@ const ROWS: [RemedyRow; 32] = [
         &[model("[reload] drain"), model("[reload] then")],
     ),
     RemedyRow("fenced", "another server took it over", &[]),
+    RemedyRow(
+        "device_lost",
+        "the accelerator with its state failed: the log has its error, and the server must be restarted",
+        &[],
+    ),
     RemedyRow("member_failed", "a member of the ensemble failed: its own errors say why", &[]),
     RemedyRow("step_failed", "a step failed after the model had run: its refusal and the plug-in's log say why", &[]),
     RemedyRow(

@@ -75,6 +75,7 @@ faults! {
     ReplayedBeforeItsTurn,
     DeadlinesKept,
     NothingGoesBack,
+    LostInstanceRuns,
 }
 
 #[cfg(feature = "planted")]

@@ -84,6 +84,8 @@ impl Outcome {
             "first state",
             "next run",
             "brings a state",
+            "an instance with sequences is lost",
+            "the last instance is lost",
         ];
         self.rare_of(&all, least)
     }
