@@ -50,7 +50,7 @@ const DURABLE: RemedySetting = model("[durability] when");
 const SLOTS: RemedySetting = triton("max_candidate_sequences");
 const INSTANCES: RemedySetting = triton("instance_group");
 
-const ROWS: [RemedyRow; 32] = [
+const ROWS: [RemedyRow; 33] = [
     RemedyRow("expired", "raise the idle time above the client's longest pause, or let the client send END", &[IDLE]),
     RemedyRow("ended", "the client sent END: look for requests of it that overtake each other", &[]),
     RemedyRow(
