@@ -82,12 +82,17 @@ impl DiskTier {
     pub(in crate::state::tier) fn compact(&self) -> Result<(), TierError> {
         let mut at = self.file.lock();
         let Some(mut file) = at.take().and_then(Arc::into_inner) else { return Ok(()) };
-        let compacted = catch_unwind(AssertUnwindSafe(move || match file.database.compact() {
-            Ok(_) => Ok(file),
-            Err(error) => Err(tier_error(&self.path, error.into())),
-        }));
-        *at = Some(Arc::new(compacted.map_err(|_| self.contradicts())??));
-        Ok(())
+        let failed = match catch_unwind(AssertUnwindSafe(|| file.database.compact())) {
+            Ok(Ok(_)) => {
+                *at = Some(Arc::new(file));
+                return Ok(());
+            }
+            Ok(Err(error)) => tier_error(&self.path, error.into()),
+            Err(_) => self.contradicts(),
+        };
+        // The store writes when it is closed, and may panic there as well.
+        let _ = catch_unwind(AssertUnwindSafe(move || drop(file)));
+        Err(failed)
     }
 
     /// Reads the heads of these keys again, if the file may have others than are known here.
