@@ -50,7 +50,7 @@ const DURABLE: RemedySetting = model("[durability] when");
 const SLOTS: RemedySetting = triton("max_candidate_sequences");
 const INSTANCES: RemedySetting = triton("instance_group");
 
-const ROWS: [RemedyRow; 32] = [
+const ROWS: [RemedyRow; 33] = [
     RemedyRow("expired", "raise the idle time above the client's longest pause, or let the client send END", &[IDLE]),
     RemedyRow("ended", "the client sent END: look for requests of it that overtake each other", &[]),
     RemedyRow(
@@ -76,6 +76,11 @@ const ROWS: [RemedyRow; 32] = [
         &[model("[reload] drain"), model("[reload] then")],
     ),
     RemedyRow("fenced", "another server took it over", &[]),
+    RemedyRow(
+        "device_lost",
+        "the accelerator with its state failed: the log has its error, and the server must be restarted",
+        &[],
+    ),
     RemedyRow("member_failed", "a member of the ensemble failed: its own errors say why", &[]),
     RemedyRow("step_failed", "a step failed after the model had run: its refusal and the plug-in's log say why", &[]),
     RemedyRow(

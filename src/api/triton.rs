@@ -351,6 +351,7 @@ fn past(why: EndReason) -> &'static str {
         EndReason::Member => "was ended when a member of the ensemble failed",
         EndReason::Broken => "was ended by a failed step",
         EndReason::NotFinite => "was ended because its state became NaN or infinite",
+        EndReason::DeviceLost => "was ended when the accelerator with its state failed",
     }
 }
 

@@ -107,6 +107,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("failed-start", tomb(EndReason::Failed)),
         ("broken", tomb(EndReason::Broken)),
         ("not-finite", tomb(EndReason::NotFinite)),
+        ("device-lost", tomb(EndReason::DeviceLost)),
         ("member-failed", tomb(EndReason::Member)),
         ("ended-while-waiting", Refusal::Ended(EndReason::Idle)),
         ("fenced-while-waiting", Refusal::Ended(EndReason::Fenced)),

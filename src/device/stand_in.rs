@@ -79,6 +79,14 @@ impl StandIns {
         self.go_on();
     }
 
+    /// Makes every later wait for this one fail.
+    pub fn break_one(&self, ordinal: u16) {
+        if let Some(counts) = self.0.get(usize::from(ordinal)) {
+            counts.broken.store(true, Ordering::Relaxed);
+            counts.gate.set(None);
+        }
+    }
+
     /// Makes waits succeed again.
     pub fn mend(&self) {
         self.0.iter().for_each(|c| c.broken.store(false, Ordering::Relaxed));

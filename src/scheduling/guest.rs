@@ -70,7 +70,7 @@ fn code(why: EndReason) -> u64 {
         // Ended from outside.
         EndReason::Admin | EndReason::Member => 9,
         EndReason::Rejected => 10,
-        EndReason::Failed | EndReason::Broken | EndReason::NotFinite => 11,
+        EndReason::Failed | EndReason::Broken | EndReason::NotFinite | EndReason::DeviceLost => 11,
     }
 }
 

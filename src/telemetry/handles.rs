@@ -167,6 +167,7 @@ pub struct ModelMetrics {
     pub(super) batch_size: Histogram,
     pub(super) steps: [Counter; StepPath::ALL.len()],
     pub(super) padding_rows: Counter,
+    pub(super) instances_lost: Counter,
     pub(super) backlog_wait: Histogram,
     pub(super) sequences_started: Counter,
     /// Sequences that ended, and those that moved ([`EndReason::Spilled`]), in the order of [`EndReason::ALL`].
@@ -220,6 +221,11 @@ impl ModelMetrics {
         if let Some(counter) = self.steps.get(path as usize) {
             counter.add(1);
         }
+    }
+
+    /// Counts an instance whose accelerator has failed.
+    pub fn instance_lost(&self) {
+        self.instances_lost.add(1);
     }
 
     /// Number of batches that this kind of thread has run.
@@ -388,6 +394,7 @@ pub const fn ended_reason(why: EndReason) -> &'static str {
         EndReason::Member => "member_failed",
         EndReason::Broken => "step_failed",
         EndReason::NotFinite => "state_not_finite",
+        EndReason::DeviceLost => "device_lost",
     }
 }
 

@@ -3,12 +3,13 @@
 
 use sequor::backend::mock::MockBackend;
 use sequor::device::stand_in::StandIns;
-use sequor::error::Failure;
+use sequor::error::{Failure, Refused};
 use sequor::model::Availability;
-use sequor_core::Id;
+use sequor_core::{EndReason, Id, Refusal};
 
 use crate::support::server::{Spec, wait};
-use crate::support::{Server, both, model, sum};
+use crate::support::values::tensor;
+use crate::support::{Seq, Server, both, model, sum};
 
 const ROOM: usize = 256 << 20;
 
@@ -143,6 +144,106 @@ fn a_broken_gpu_fails_its_requests_with_an_error_that_names_the_gpu() {
     match server.seq(1).step().input(&[1]).fails() {
         Failure::Run(text) => assert_eq!(text, "GPU 0 failed to finish its work: it was broken on purpose"),
         other => panic!("{other:?}"),
+    }
+}
+
+/// A model without sequences, with an instance on each of two GPUs.
+fn stateless(gpus: &StandIns) -> Server {
+    let config = r#"
+        max_batch_size: 4
+        instance_group { kind: KIND_GPU count: 1 gpus: [ 0, 1 ] }
+        input { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] }
+        output { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] }
+    "#;
+    let spec = model("same").config(config);
+    spec.mock("identity INT32", MockBackend::new().with_stand_ins()).accelerators(gpus).serve()
+}
+
+fn lost(server: &Server) -> String {
+    let text = server.metrics.encode();
+    let line = text.lines().find(|line| line.starts_with("sequor_instances_lost_total{")).unwrap();
+    line.rsplit(' ').next().unwrap().to_owned()
+}
+
+/// An instance that fails at once is ready for the next batch before any other.
+#[test]
+fn a_broken_gpu_takes_no_requests_from_one_that_works() {
+    let gpus = StandIns::new(2, ROOM);
+    let server = stateless(&gpus);
+    let ask = |n: i32| server.stateless().with("INPUT", tensor(&[1, 1], &[n])).send().result();
+    assert_eq!((ask(5).unwrap().output::<i32>("OUTPUT"), lost(&server).as_str()), (vec![5], "0"));
+    gpus.break_one(0);
+    // Which of two instances at rest takes a request is not said.
+    match (0..10_000).find_map(|n| ask(n).err()) {
+        Some(Failure::Run(text)) => assert_eq!(text, "GPU 0 failed to finish its work: it was broken on purpose"),
+        other => panic!("{other:?}"),
+    }
+    for n in 0..200 {
+        assert_eq!(ask(n).unwrap().output::<i32>("OUTPUT"), [n]);
+    }
+    assert_eq!(lost(&server), "1");
+    let found = server.repository.find("same", "").unwrap();
+    assert_eq!((server.repository.ready(), found.unready()), (true, None), "the other GPU serves the model");
+    gpus.break_one(1);
+    assert!(matches!(ask(1), Err(Failure::Run(_))));
+    let why = found.unready().unwrap();
+    assert!(why.contains("GPU 0 failed to finish its work") && why.contains("restart the server"), "{why}");
+    assert!(!server.repository.ready());
+    let row = &server.repository.index()[0];
+    assert_eq!((row.state, row.reason.as_str()), ("UNAVAILABLE", why.as_str()));
+    assert!(matches!(ask(1), Err(Failure::Run(_))), "requests are answered with the failure");
+    assert_eq!(lost(&server), "2");
+}
+
+#[test]
+fn a_model_whose_only_gpu_is_broken_is_not_ready() {
+    for strategy in both() {
+        let gpus = StandIns::new(1, ROOM);
+        let server = on_gpu(strategy, &gpus);
+        server.seq(1).start().input(&[1]).gives(&[1]);
+        assert!(server.repository.ready());
+        gpus.break_down();
+        server.seq(1).step().input(&[1]).fails();
+        assert!(!server.repository.ready(), "{strategy}");
+        assert_eq!(ended(&server.seq(1)), EndReason::DeviceLost, "{strategy}");
+        assert!(matches!(server.seq(2).start().input(&[1]).fails(), Failure::Run(_)), "{strategy}");
+    }
+}
+
+/// The reason why the sequence of this id ended, from the refusal of its next step.
+#[track_caller]
+fn ended(seq: &Seq<'_>) -> EndReason {
+    let Failure::Refused(refused) = seq.step().input(&[1]).fails() else { panic!("no refusal") };
+    let Refused { refusal: Refusal::Unknown(Some(stone)), .. } = *refused else { panic!("{refused:?}") };
+    stone.why
+}
+
+#[test]
+fn sequences_of_a_broken_gpu_end_and_those_of_the_other_go_on() {
+    for strategy in both() {
+        let gpus = StandIns::new(2, ROOM);
+        let server = spec("instance_group { kind: KIND_GPU count: 1 gpus: [ 0, 1 ] }", strategy, 1, &gpus).serve();
+        // Slots are given in turns, beginning with the first instance.
+        let all: Vec<_> = (1..=6).map(|id| server.seq(id)).collect();
+        all.iter().for_each(|seq| seq.start().input(&[1]).gives(&[1]));
+        gpus.break_one(0);
+        assert!(matches!(all[0].step().input(&[1]).fails(), Failure::Run(_)), "{strategy}");
+        for n in [0, 2, 4] {
+            assert_eq!(ended(&all[n]), EndReason::DeviceLost, "{strategy}");
+        }
+        for n in [1, 3, 5] {
+            all[n].step().input(&[1]).gives(&[2]);
+        }
+        // Five sequences do not fit into the four slots that are left: two wait for a slot, and run once there is one.
+        assert_eq!(server.repository.live(), 3, "{strategy}");
+        all[0].start().input(&[7]).gives(&[7]);
+        let waiting = [2, 4].map(|n| all[n].start().input(&[8]).send());
+        for n in [1, 3] {
+            all[n].end().input(&[1]).gives(&[3]);
+        }
+        waiting.into_iter().for_each(|waiting| waiting.gives(&[8]));
+        all[5].step().input(&[1]).gives(&[3]);
+        assert!(server.repository.ready(), "{strategy}");
     }
 }
 

@@ -190,7 +190,7 @@ fn a_broken_gpu_fails_requests_in_flight_and_later_requests() {
         other => panic!("{other:?}"),
     };
     under_way.into_iter().for_each(|waiting| sentence(waiting.fails()));
-    sentence(a.step().input(&[1]).fails());
+    sentence(a.start().input(&[1]).fails());
     assert_eq!(rig.asked.lock().len(), 4, "nothing is asked of it any more");
 }
 

@@ -95,6 +95,7 @@ impl Core {
             Event::Sealed(batch, failed) => self.sealed(now, batch, &failed, out),
             Event::Posted(req) => self.posted(now, req, out),
             Event::Replied(req, failed) => self.replied(now, req, failed, out),
+            Event::InstanceLost(who) => self.instance_lost(now, who, out),
             Event::End(seq, why) => self.leave(now, seq, why, Refusal::of_end(why), out),
             Event::Tick => {}
         }
@@ -124,7 +125,7 @@ impl Core {
             live: state.live,
             backlog: state.backlog.len(),
             slots_used: state.used,
-            slots: state.spec.all_slots(),
+            slots: state.slots(),
             ready: ready + state.ready.len(),
         }
     }

@@ -97,6 +97,9 @@ pub enum Event {
     /// Answers [`Effect::Reply`] of a load with the seal stage. With a reason, what the request has changed could not be made durable: the
     /// request is refused, and its sequence ends for this reason.
     Replied(Req, Option<EndReason>),
+    /// The accelerator of an instance has failed, and its states with it. Its sequences end. The instance takes no more batches and gets no
+    /// more sequences. The last instance of a load goes on, so that every request is answered with the failure.
+    InstanceLost(Instance),
     /// Ends a sequence from outside: an administrator, an ensemble, a lost lease.
     End(Seq, EndReason),
     /// The time of [`crate::Core::due`] has come.

@@ -78,6 +78,7 @@ faults! {
     MovedWithoutDeadline,
     MovedStillAdmitted,
     AdoptedBesideLive,
+    LostInstanceRuns,
 }
 
 #[cfg(feature = "planted")]

@@ -4,10 +4,10 @@ use crate::core::{Core, load_in};
 use crate::ending::{EndReason, Tombstone};
 use crate::event::{Effect, Note, Refusal};
 use crate::faults::{Planted, fault};
-use crate::ids::{Id, LoadId, Req, Seq};
+use crate::ids::{Id, Instance, LoadId, Req, Seq};
 use crate::load::{Consulting, LoadState};
 use crate::policy::Hooks;
-use crate::sequence::Stage;
+use crate::sequence::{Sequence, Stage};
 use crate::slot_assignment::{wake, wake_one};
 use crate::time::Time;
 
@@ -127,6 +127,28 @@ impl Core {
         let why = if why == EndReason::Idle && fault(Planted::WrongReason) { EndReason::End } else { why };
         if s.announced && why != EndReason::Spilled {
             self.tombstones.insert(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step, idle: s.idle }, limit);
+        }
+    }
+
+    /// Ends the sequences of an instance whose accelerator has failed, and takes it out of service.
+    pub(crate) fn instance_lost(&mut self, now: Time, who: Instance, out: &mut Vec<Effect>) {
+        let Some(state) = load_in(&mut self.loads, who.load) else { return };
+        state.lose(who.n);
+        let here = |s: &Sequence| s.load == who.load && s.placement.is_some_and(|(n, _)| n == who.n);
+        let all: Vec<Seq> = self.seqs.iter().filter(|(_, s)| here(s)).map(|(key, _)| key).collect();
+        let why = EndReason::DeviceLost;
+        for seq in all {
+            if self.seqs.get(seq).is_some_and(|s| s.current.is_some()) {
+                self.leave(now, seq, why, Refusal::Ended(why), out);
+            } else {
+                // Its slot is not passed on before all of them have ended: a waiting sequence could evict one of them.
+                self.vacate(now, seq, why, out);
+            }
+        }
+        self.admit_waiting(now, who.load, out);
+        // Another instance takes the requests that this one was woken for.
+        if let Some(state) = load_in(&mut self.loads, who.load).filter(|l| !l.ready.is_empty()) {
+            wake_one(state, out);
         }
     }
 

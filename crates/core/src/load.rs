@@ -86,6 +86,8 @@ pub(crate) struct InstanceState {
     /// Whether its thread sleeps and was not woken yet.
     pub(crate) asleep: bool,
     pub(crate) gone: bool,
+    /// Whether it is out of service, because its accelerator has failed.
+    pub(crate) lost: bool,
     /// The question that its thread has open with the policy.
     pub(crate) asked: Option<RoundId>,
     /// The external policy wants no question before this time, unless a request arrives or completes.
@@ -107,8 +109,11 @@ pub(crate) enum Consulting {
 }
 
 impl InstanceState {
-    /// Number of free slots.
+    /// Number of free slots. An instance out of service offers none.
     fn room(&self) -> u32 {
+        if self.lost {
+            return 0;
+        }
         u32::try_from(self.free.len()).unwrap_or(u32::MAX).saturating_add(self.unused())
     }
 
@@ -119,18 +124,18 @@ impl InstanceState {
 
     /// The lowest free slot.
     fn lowest(&self) -> Option<u32> {
-        match self.free.peek() {
+        match self.free.peek().filter(|_| !self.lost) {
             Some(Reverse(n)) => Some(*n),
-            None => (self.unused() > 0).then(|| u32::try_from(self.slots.len()).ok()).flatten(),
+            None => (self.unused() > 0 && !self.lost).then(|| u32::try_from(self.slots.len()).ok()).flatten(),
         }
     }
 
     /// Takes the lowest free slot.
     fn take_lowest(&mut self) -> Option<u32> {
-        if let Some(Reverse(n)) = self.free.pop() {
+        let n = self.lowest()?;
+        if self.free.pop().is_some() {
             return Some(n);
         }
-        let n = self.lowest()?;
         self.slots.push(SlotState { generation: NonZeroU32::MIN, seq: None });
         Some(n)
     }
@@ -182,6 +187,23 @@ impl LoadState {
 
     pub(crate) fn has_free_slot(&self) -> bool {
         self.instances.iter().any(|i| i.room() > 0)
+    }
+
+    /// Number of slots of the instances in service.
+    pub(crate) fn slots(&self) -> u32 {
+        let of_one = self.spec.slots();
+        self.instances.iter().filter(|i| !i.lost).map(|_| of_one).fold(0, u32::saturating_add)
+    }
+
+    /// Takes an instance out of service, unless it is the last one.
+    pub(crate) fn lose(&mut self, n: u16) {
+        let has_others = (0..).zip(&self.instances).any(|(other, i)| other != n && !i.lost);
+        if let Some(instance) = self.instances.get_mut(usize::from(n)).filter(|_| has_others) {
+            instance.lost = true;
+        }
+        if !self.has_free_slot() {
+            self.room_since = None;
+        }
     }
 
     pub(crate) fn free_slots(&self) -> u32 {
@@ -263,7 +285,7 @@ impl LoadState {
     }
 
     fn free_instances(&self) -> u32 {
-        u32::try_from(self.instances.iter().filter(|i| i.in_flight == 0).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.instances.iter().filter(|i| i.in_flight == 0 && !i.lost).count()).unwrap_or(u32::MAX)
     }
 
     /// Gives a request the next place in the order of answers, if the load keeps one.
@@ -282,6 +304,9 @@ impl LoadState {
     pub(crate) fn may_take(&self, n: u16) -> bool {
         let Some(instance) = self.instances.get(usize::from(n)) else { return false };
         let ready = if self.spec.is_stateful() { instance.ready.len() } else { self.ready.len() };
+        if instance.lost && !fault(Planted::LostInstanceRuns) {
+            return false;
+        }
         match instance.in_flight {
             0 => true,
             flying => flying < self.spec.depth && (ready >= self.spec.full_batch() || fault(Planted::HalvesTaken)),

@@ -87,7 +87,8 @@ impl Core {
         answer: Result<Decision, PolicyFault>,
         out: &mut Vec<Effect>,
     ) -> Next {
-        if self.instance_mut(who).and_then(|i| i.asked.take()) != Some(round.id) {
+        let asked = self.instance_mut(who).map(|i| (i.asked.take(), i.lost));
+        if asked != Some((Some(round.id), false)) {
             return self.next(now, who, out);
         }
         let checked = round.check(&PolicyAnswer::Plan(answer)).and(answer);

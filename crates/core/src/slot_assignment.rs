@@ -227,7 +227,7 @@ impl Core {
     }
 
     /// Takes the slot of an idle sequence and does not pass it on.
-    fn vacate(&mut self, now: Time, seq: Seq, why: EndReason, out: &mut Vec<Effect>) {
+    pub(crate) fn vacate(&mut self, now: Time, seq: Seq, why: EndReason, out: &mut Vec<Effect>) {
         self.unlist(seq);
         self.remove(now, seq, why, Refusal::of_end(why), out);
     }

@@ -257,7 +257,7 @@ unsafe extern "C-unwind" fn allocate(_: *mut OrtAllocator, bytes: usize) -> *mut
 
 /// # Safety
 /// As for [`allocate`]. The block must come from [`MEMORY`].
-unsafe extern "C-unwind" fn hand_out(block: Option<(u64, usize)>) -> *mut c_void {
+unsafe fn hand_out(block: Option<(u64, usize)>) -> *mut c_void {
     match block {
         Some((address, size)) => {
             // SAFETY: the block begins with aligned room for its size.

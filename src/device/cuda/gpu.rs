@@ -168,9 +168,18 @@ impl Device for Gpu {
             ptr::copy_nonoverlapping(rows.as_ptr().cast::<u8>(), table.host.add(sets_len), rows_len);
         }
         // SAFETY: both sides have this size; the host side does not change until the event below.
-        unsafe { self.upload(table.host as u64, table.device, sets_len + rows_len) }?;
-        self.launch(table.device, table.device + sets_len as u64, formula::grid(sets))?;
-        table.busy = Some(self.record()?);
+        let submitted = unsafe { self.upload(table.host as u64, table.device, sets_len + rows_len) }
+            .and_then(|()| self.launch(table.device, table.device + sets_len as u64, formula::grid(sets)))
+            .and_then(|()| self.record());
+        match submitted {
+            Ok(event) => table.busy = Some(event),
+            Err(error) => {
+                // The GPU may still read the table and write the rows, and no event says when that is over.
+                // SAFETY: this object owns the stream. If the call fails, the GPU is lost, and the error is returned as well.
+                let _ = unsafe { stream::synchronize(self.stream) };
+                return Err(error);
+            }
+        }
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use crate::backend::{BackendError, Fetch, Graph};
 use crate::batch::Staging;
 use crate::config::model::settings::Scheduling;
 use crate::config::units::human;
-use crate::device::Device;
+use crate::device::{Device, DeviceError};
 use crate::model::load::LoadedModel;
 use crate::state::{Bound, Fresh, Store, not_finite};
 
@@ -71,6 +71,11 @@ impl Executor {
         let (slots, lost) = (InstanceSlots::new(store, grown, gpu), Arc::new(LostDevice::new(&device)));
         let watches = matches!(&load.settings.scheduling, Scheduling::Sequence(sequence) if sequence.watch);
         Ok(Executor { load, slots, outputs, contexts, graph, device, lost, watches })
+    }
+
+    /// The failure of the device, if it is lost. After it, every run fails.
+    pub(in crate::model) fn lost(&self) -> Option<&DeviceError> {
+        self.lost.error()
     }
 
     /// Memory for the inputs of a batch. Each batch in flight needs its own.

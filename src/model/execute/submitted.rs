@@ -15,7 +15,7 @@ use super::run_error::RunError;
 
 /// The error of a device that failed during its work. After it, the slots of this instance hold no state.
 #[derive(Debug)]
-pub(super) struct LostDevice {
+pub(in crate::model) struct LostDevice {
     /// The first error. Later errors only follow from it.
     error: OnceLock<DeviceError>,
     /// Outputs that the device may still write.
@@ -27,7 +27,7 @@ impl LostDevice {
         LostDevice { error: OnceLock::new(), memory: Unfinished::new(Arc::clone(device)) }
     }
 
-    pub(super) fn error(&self) -> Option<&DeviceError> {
+    pub(in crate::model) fn error(&self) -> Option<&DeviceError> {
         self.error.get()
     }
 
@@ -58,6 +58,11 @@ impl Submitted {
     /// The number of requests in the run.
     pub(in crate::model) fn requests(&self) -> usize {
         self.rows.iter().flatten().count()
+    }
+
+    /// The failure of its device, also after the wait.
+    pub(in crate::model) fn lost_device(&self) -> Arc<LostDevice> {
+        Arc::clone(&self.lost)
     }
 
     /// Waits for the device and returns the outcome of each request. `from` is the start of the wait in `times`. If the wait fails, the

@@ -9,6 +9,7 @@ use sequor_core::{
 };
 use sequor_wasm::urgency;
 
+use crate::device::DeviceError;
 use crate::executor::ExecutorHandle;
 use crate::model::execute::InstanceSlots;
 use crate::model::load::{Leaving, LeftState, LoadedModel, Mailbox, Postman};
@@ -184,6 +185,18 @@ impl Identity {
         };
         permit.run();
         Some(permit)
+    }
+
+    /// Takes the instance out of service if its device is lost. Before its batch is given back: it would fail, and so take the next one, sooner
+    /// than any instance that works.
+    pub(super) fn check_device(&self, lost: Option<&DeviceError>) {
+        let Some((error, left)) = lost.and_then(|e| Some((e, self.load.lose(self.instance.n, e.to_string())?))) else {
+            return;
+        };
+        let (model, version, instance) = (&self.model.name, self.load.version, self.instance.n);
+        tracing::error!(model, version, instance, %error, left, "an accelerator has failed: its instance is out of service, and the sequences on it have ended; restart the server");
+        self.load.metrics.instance_lost();
+        self.model.instance_lost(self.instance);
     }
 
     /// The last action of an instance's thread.

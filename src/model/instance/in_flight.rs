@@ -6,7 +6,6 @@ use std::time::Instant;
 use crate::batch::Staging;
 use crate::executor::ModelStep;
 use crate::model::execute::{RunTimes, Submitted};
-use crate::model::load::LoadedModel;
 use crate::model::runtime::RunPermit;
 use crate::model::sequences::FinishedBatch;
 use crate::sync::{self, Mutex};
@@ -111,7 +110,7 @@ pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
     loop {
         match in_flight.next() {
             NextCompletion::Complete(batch) => {
-                if let Some((finished, staging)) = identity.guard(batch.run.id(), || batch.wait(load)) {
+                if let Some((finished, staging)) = identity.guard(batch.run.id(), || batch.wait(identity)) {
                     // Before the core gets the result, because it may hand out the next batch at once.
                     in_flight.give_back(staging);
                     model.give_back(finished);
@@ -128,14 +127,16 @@ pub(super) fn complete_all(identity: &Identity, in_flight: &InFlightQueue) {
 
 impl InFlight {
     /// Waits for the batch. Returns the outcomes of its rows and the memory of its inputs.
-    fn wait(self, load: &LoadedModel) -> (FinishedBatch, Staging) {
+    fn wait(self, identity: &Identity) -> (FinishedBatch, Staging) {
+        let load = &identity.load;
         let InFlight { run, submitted, mut times, staging, permit } = self;
-        let (size, requests) = (submitted.size, submitted.requests());
+        let (size, requests, device) = (submitted.size, submitted.requests(), submitted.lost_device());
         let ran = match submitted.wait(Instant::now(), &mut times) {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             // The device is lost, and all its states with it. So no row can continue, not even alone.
             Err(error) => (0..requests).map(|_| Err(error.clone())).collect(),
         };
+        identity.check_device(device.error());
         drop(permit);
         load.ran(&size.times(&times));
         (run.end(load, ran), staging)

@@ -89,6 +89,7 @@ impl Pipeline {
             Err(error) => {
                 load.ran(&RunSize::measure(&work).times(&times));
                 let ran = one_by_one(load, &mut self.executor, &mut staging, work, &error);
+                identity.check_device(self.executor.lost());
                 self.in_flight.give_back(staging);
                 identity.complete(run.end(load, ran))
             }

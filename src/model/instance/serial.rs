@@ -114,6 +114,7 @@ impl SerialInstance {
         let (run, work) = BatchRun::begin(load, &mut executor.slots, taken);
         let runs_a_graph = work.iter().any(Option::is_some);
         let ran = self.attempt(executor, staging, work);
+        self.identity.check_device(executor.lost());
         let now = self.identity.model.now();
         if runs_a_graph {
             load.metrics.stepped(if is_inline { StepPath::Inline } else { StepPath::HandedOver });

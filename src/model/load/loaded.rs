@@ -93,6 +93,8 @@ pub(in crate::model) struct LoadedModel {
     pub(in crate::model) warnings: Vec<LoadWarning>,
     /// Names of classes, by output.
     class_names: Vec<Option<Arc<[String]>>>,
+    /// The failure of each instance's accelerator, if it has failed.
+    lost: Vec<OnceLock<String>>,
     /// Whether it takes no more new sequences.
     retired: AtomicBool,
     /// Number of its threads that have not ended.
@@ -173,6 +175,7 @@ impl LoadedModel {
             answers: parts.answers,
             cache: parts.cache,
             ensemble: parts.ensemble,
+            lost: std::iter::repeat_with(OnceLock::new).take(instances).collect(),
             retired: AtomicBool::new(false),
             running: AtomicUsize::new(instances),
             settings,
@@ -202,7 +205,22 @@ impl LoadedModel {
     /// Why it refuses requests although it is loaded. `None` if it does not.
     pub(in crate::model) fn unready(&self) -> Option<String> {
         let processors = self.processors.as_ref().and_then(|processors| processors.chain.parked());
-        processors.or_else(|| self.initializer.as_ref()?.initializer.parked())
+        let parked = processors.or_else(|| self.initializer.as_ref()?.initializer.parked());
+        parked.or_else(|| self.all_lost())
+    }
+
+    /// Records that the accelerator of an instance has failed. Returns the number of instances that are left, or `None` if the failure was
+    /// known.
+    pub(in crate::model) fn lose(&self, instance: u16, why: String) -> Option<usize> {
+        self.lost.get(usize::from(instance))?.set(why).ok()?;
+        Some(self.lost.iter().filter(|of| of.get().is_none()).count())
+    }
+
+    /// Why no instance is left, if the accelerators of all have failed.
+    fn all_lost(&self) -> Option<String> {
+        let whys: Option<Vec<&String>> = self.lost.iter().map(OnceLock::get).collect();
+        let why = whys?.into_iter().next()?;
+        Some(format!("the accelerators of all its instances have failed ({why}); restart the server"))
     }
 
     /// Whether a plug-in in front of it may call other models.

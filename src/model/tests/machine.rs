@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::{load, request};
 use crate::backend::mock::MockBackend;
+use crate::device::stand_in::StandIns;
 use crate::error::Failure;
 use crate::model::*;
 use crate::state::tier::{
@@ -37,6 +38,8 @@ pub(super) struct Machine {
     /// Gives a server its plug-ins.
     pub(super) equip: fn(&Path, &Repository),
     disk: Arc<SlowDisk>,
+    /// Its accelerators, if the model runs on them.
+    gpus: Option<StandIns>,
     pub(super) backend: MockBackend,
 }
 
@@ -148,6 +151,7 @@ impl Machine {
             clock: Clock::manual(),
             equip: |_, _| {},
             disk: Arc::default(),
+            gpus: None,
             backend: MockBackend::new(),
         };
         fs_err::create_dir_all(machine.model().join("1")).unwrap();
@@ -155,6 +159,14 @@ impl Machine {
         fs_err::write(machine.model().join("sequor.toml"), format!("[durability]\nwhen = \"{when}\"\n")).unwrap();
         fs_err::write(machine.model().join("1/model.onnx"), "accumulate INT32").unwrap();
         machine
+    }
+
+    /// Runs the model on these accelerators.
+    pub(super) fn on(self, gpus: &StandIns) -> Machine {
+        let config = self.model().join("config.pbtxt");
+        let text = fs_err::read_to_string(&config).unwrap();
+        fs_err::write(&config, text.replace("KIND_CPU", "KIND_GPU")).unwrap();
+        Machine { gpus: Some(gpus.clone()), backend: MockBackend::new().with_stand_ins(), ..self }
     }
 
     /// Limits the bytes of states on disk.
@@ -218,7 +230,7 @@ impl Machine {
         let (tier, clock) = (Arc::new(SlowTier(opened.tier, Arc::clone(&self.disk))), self.clock.clone());
         let store = Arc::new(SequenceStore::new(tier, epoch, clock.clone()).unwrap());
         let first_id = Some(repository::first_id_of(epoch));
-        let options = RepositoryOptions {
+        let mut options = RepositoryOptions {
             reply_pool: 1 << 20,
             state_limit: self.memory,
             store: Some(store),
@@ -226,6 +238,9 @@ impl Machine {
             clock,
             ..RepositoryOptions::default()
         };
+        if let Some(gpus) = &self.gpus {
+            options.accelerators = Arc::new(gpus.clone());
+        }
         let repository = Repository::new(Arc::new(self.backend.clone()), options, Metrics::new(true)).unwrap();
         (self.equip)(self.folder.path(), &repository);
         load(&repository, &self.model());

@@ -8,6 +8,7 @@ use sequor_core::{EndReason, Id, Refusal};
 use super::machine::{Machine, OLDEST, Server, durable, start};
 use super::{load, request};
 use crate::config::server::file::ControlMode;
+use crate::device::stand_in::StandIns;
 use crate::error::{Failure, NotCopied};
 use crate::model::*;
 
@@ -101,6 +102,22 @@ fn a_state_continues_only_with_the_model_files_that_made_it() {
     changed.stop();
     fs_err::remove_file(weights).unwrap();
     assert_eq!(machine.serve().sum(7, 2, |_| {}), 42, "nothing was lost by that");
+}
+
+/// The state on the accelerator is lost, and the stored one is not.
+#[test]
+fn stored_sequences_of_a_failed_accelerator_go_on_after_a_restart() {
+    let gpus = StandIns::new(1, 64 << 20);
+    let machine = Machine::new("step", OLDEST).on(&gpus);
+    let first = machine.serve();
+    first.sum(7, 40, start);
+    gpus.break_down();
+    assert!(matches!(first.send(7, 1, |_| {}), Err(Failure::Run(_))));
+    let Refusal::Unknown(Some(stone)) = first.refusal(7, |_| {}) else { panic!("its sequence has ended") };
+    assert_eq!((stone.why, stone.step), (EndReason::DeviceLost, 1));
+    first.stop();
+    gpus.mend();
+    assert_eq!(machine.serve().sum(7, 2, |_| {}), 42);
 }
 
 #[test]

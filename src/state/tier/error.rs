@@ -6,6 +6,10 @@ pub enum TierError {
     InUse { path: String },
     #[error("{path} is damaged or no store of sequences: {what}")]
     Damaged { path: String, what: String },
+    #[error(
+        "{path} was written by another version of Sequor ({what}): start that version, or move the file away; its sequences do not go on then"
+    )]
+    OtherVersion { path: String, what: String },
     #[error("{path}: {what}")]
     Io { path: String, what: String },
     #[error("{needed} bytes more do not fit: {used} of {limit} bytes are kept (state.disk_limit)")]

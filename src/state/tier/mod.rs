@@ -13,6 +13,8 @@ mod contract;
 mod disk;
 mod error;
 mod folder;
+#[cfg(test)]
+mod folder_tests;
 mod owed;
 mod record;
 mod shared;

@@ -176,6 +176,11 @@ impl StateHead {
         head
     }
 
+    /// The layout of an encoded head, if only a later version of Sequor can read it.
+    pub(super) fn later_layout(head: &[u8]) -> Option<u8> {
+        head.first().copied().filter(|layout| *layout > LAYOUT)
+    }
+
     pub(super) fn decode(head: &[u8]) -> Option<StateHead> {
         let (layout, head) = head.split_first()?;
         let (flags, head) = head.split_first()?;

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use redb::{Builder, StorageBackend};
 use sequor_core::{EndReason, Id};
 
-use super::disk::DiskTier;
+use super::disk::{DiskTier, StoreFile};
 use super::*;
 
 /// A file in memory that remembers what was done to it. It can fail, and a flush waits while the second lock is held.
@@ -24,6 +24,8 @@ pub(super) struct Disk {
     pub(super) fails: Option<io::ErrorKind>,
     /// Whether a flush reports an error although it was done.
     pub(super) fails_late: bool,
+    /// Whether the next write panics.
+    pub(super) panics: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -53,6 +55,8 @@ impl File {
 
     fn op(&self, op: Op) -> io::Result<()> {
         let mut disk = self.0.lock();
+        // Once: a second panic while the first unwinds would end the process.
+        assert!(!std::mem::take(&mut disk.panics), "as the test wants");
         if let Some(kind) = disk.fails {
             return Err(io::Error::from(kind));
         }
@@ -92,13 +96,16 @@ impl StorageBackend for File {
     }
 }
 
+pub(super) fn opened_in_memory(file: &File) -> Result<StoreFile, TierError> {
+    let len = file.len().unwrap();
+    let opened = Builder::new().create_with_backend(file.clone());
+    let database = opened.map_err(|e| TierError::Damaged { path: "memory".to_owned(), what: e.to_string() })?;
+    Ok(StoreFile { database, len })
+}
+
 pub(super) fn tier(file: &File, limit: u64) -> Result<DiskTier, TierError> {
     let file = file.clone();
-    let open = move || {
-        let opened = Builder::new().create_with_backend(file.clone());
-        opened.map_err(|e| TierError::Damaged { path: "memory".to_owned(), what: e.to_string() })
-    };
-    DiskTier::open("memory".to_owned(), Box::new(open), limit)
+    DiskTier::open("memory".to_owned(), Box::new(move || opened_in_memory(&file)), limit)
 }
 
 struct Random(u64);

@@ -35,6 +35,7 @@ pub(in crate::telemetry) struct Families {
     batch_size: Family<Histogram>,
     steps: Family<Counter>,
     padding_rows: Family<Counter>,
+    instances_lost: Family<Counter>,
     pub(in crate::telemetry) requests: RequestFamily,
     sequences_started: Family<Counter>,
     sequences_ended: Family<Counter>,
@@ -87,6 +88,12 @@ impl Families {
                 "Rows that were run without a request, because `direct` ties rows to slots",
                 counter,
             ),
+            instances_lost: family(
+                r,
+                "sequor_instances_lost_total",
+                "Instances that are out of service because their accelerator has failed",
+                counter,
+            ),
             requests: RequestFamily::new(family(
                 r,
                 "sequor_requests_total",
@@ -113,7 +120,7 @@ impl Families {
                 gauge,
             ),
             sequences_backlogged: family(r, "sequor_sequences_backlogged", "Sequences waiting for a slot", gauge),
-            slots: family(r, "sequor_slots", "Slots of all instances", gauge),
+            slots: family(r, "sequor_slots", "Slots of the instances in service", gauge),
             state_bytes: family(r, "sequor_state_bytes", "Bytes of state that sequences hold", gauge),
             gpu_state_bytes: family(r, "sequor_gpu_state_bytes", "Bytes of a GPU that are set aside for states", gauge),
             load_seconds: family(r, "sequor_model_load_seconds", "How long the last load took", Seconds::default),
@@ -192,6 +199,7 @@ impl Families {
             batch_size: action.series(&self.batch_size, &labels),
             steps: StepPath::ALL.map(|p| action.series(&self.steps, &with("path", p.name()))),
             padding_rows: action.series(&self.padding_rows, &labels),
+            instances_lost: action.series(&self.instances_lost, &labels),
             backlog_wait: action.series(&self.backlog_wait, &labels),
             sequences_started: action.series(&self.sequences_started, &labels),
             sequences_left: EndReason::ALL.map(|why| match why {

@@ -86,6 +86,8 @@ impl Outcome {
             "brings a state",
             "continues on a retired load",
             "moved before it began",
+            "an instance with sequences is lost",
+            "the last instance is lost",
         ];
         self.rare_of(&all, least)
     }

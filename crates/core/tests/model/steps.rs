@@ -7,7 +7,7 @@ use sequor_core::*;
 use super::crash::Disk;
 use super::news::News;
 use super::outcome::count;
-use super::refer::{At, N, Shown};
+use super::refer::{At, N, RInst, Shown};
 use super::threads::{Hand, Thread};
 use super::world::{Question, World};
 use super::{Checked, broken, news, policy, workload};
@@ -245,8 +245,7 @@ impl World {
         let heads: Vec<Req> =
             self.refer.backlog(load).into_iter().take(window).map(|n| self.refer.seq(n).queue[0]).collect();
         let idle: Vec<N> = self.refer.idle(load).into_iter().take(window).collect();
-        let free: Vec<u32> =
-            self.refer.loads[load].inst.iter().map(|i| i.slots.iter().filter(|s| s.is_none()).count() as u32).collect();
+        let free: Vec<u32> = self.refer.loads[load].inst.iter().map(RInst::free).collect();
         let got = (round.see.len as usize, room.clone(), victims.len as usize, victims.ready.clone());
         let since = idle.iter().map(|n| self.refer.seq(*n).touched).collect::<Vec<_>>();
         let want = (heads.len(), free, idle.len(), since);
@@ -333,6 +332,7 @@ impl World {
                 let seq = *self.rng.pick(&live);
                 self.apply(Event::End(seq, why))
             }
+            8 if self.disk.is_none() => self.loses(),
             // Unexpected events: requests prepared that were not lent, stale keys, ticks that are not due.
             6 => {
                 // A slot that becomes free now lends the START that gets it.
@@ -357,6 +357,26 @@ impl World {
                 Ok(())
             }
         }
+    }
+
+    /// The accelerator of some instance fails.
+    fn loses(&mut self) -> Checked {
+        let there: Vec<Instance> = self.hands.iter().filter(|h| h.thread != Thread::Gone).map(|h| h.who).collect();
+        if there.is_empty() {
+            return Ok(());
+        }
+        let who = *self.rng.pick(&there);
+        // What expires now is not for this event.
+        self.apply(Event::Tick)?;
+        let l = &self.refer.loads[self.refer.ix(who.load)];
+        let others = (0..).zip(&l.inst).any(|(n, i)| n != who.n && !i.lost);
+        let held = self.refer.seqs.iter().any(|s| s.placement.is_some_and(|(n, _)| n == usize::from(who.n)));
+        match (others, held) {
+            (true, true) => count(&mut self.counts.prepared, "an instance with sequences is lost", 1),
+            (false, _) => count(&mut self.counts.prepared, "the last instance is lost", 1),
+            _ => {}
+        }
+        self.apply(Event::InstanceLost(who))
     }
 
     pub fn attaches(&mut self, load: usize, hooks: Option<Hooks>) -> Checked {

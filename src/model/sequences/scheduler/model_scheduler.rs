@@ -292,6 +292,11 @@ impl ModelScheduler {
         });
     }
 
+    /// The accelerator of an instance has failed.
+    pub(in crate::model) fn instance_lost(self: &Arc<Self>, who: Instance) {
+        self.change(|table, now| table.apply(now, Event::InstanceLost(who)));
+    }
+
     // === after the lock ===
 
     pub(in crate::model::sequences) fn act(self: &Arc<Self>, actions: DeferredActions, now: Time) {

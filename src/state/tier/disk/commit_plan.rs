@@ -64,12 +64,12 @@ impl KeptHeads {
     /// Takes over the head that the file has for a key.
     pub(super) fn set_found(&mut self, key: TierKey, head: Option<StateHead>) {
         self.unsure.remove(&key);
-        self.used += head.as_ref().map_or(0, |head| head.bytes);
+        self.used = self.used.saturating_add(head.as_ref().map_or(0, |head| head.bytes));
         let before = match head {
             Some(head) => self.heads.insert(key, Arc::new(head)),
             None => self.heads.remove(&key),
         };
-        self.used -= before.map_or(0, |head| head.bytes);
+        self.used = self.used.saturating_sub(before.map_or(0, |head| head.bytes));
     }
 
     /// Plans the writes for these changes. Of several changes of one key, only the last one is written.

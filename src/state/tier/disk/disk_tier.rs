@@ -5,32 +5,41 @@
 //! read again before the next use of one.
 
 use std::fmt;
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use redb::{Database, ReadableDatabase as _, ReadableTable as _};
+use redb::{Database, ReadableDatabase as _};
 use sequor_core::Id;
 
 use super::commit_plan::KeptHeads;
+use super::found_facts::{read_facts, read_head};
 use super::pieces::{PieceKey, pieces};
-use super::tables::{
-    ENDED, ENDS, HEADS, NUMBERS, STATES, SUCCESSIONS, begin_running, compact_ends, cut_whole_states, next_epoch,
-    read_heads, read_successions, write,
-};
+use super::store_error::tier_error;
+use super::tables::{NUMBERS, STATES, next_epoch, read_heads, write};
 use crate::state::tier::contract::{FoundState, RunningTime, Tier, TierChange, TierUsage};
 use crate::state::tier::error::TierError;
 use crate::state::tier::record::{EndedState, StateHead, TierKey};
 use crate::state::tier::succession::Successions;
 
+/// The open file of a store.
+pub(in crate::state::tier) struct StoreFile {
+    pub(in crate::state::tier) database: Database,
+    /// Its size when it was opened.
+    pub(in crate::state::tier) len: u64,
+}
+
 /// Opens the file, at the start and after a failed write.
-pub(in crate::state::tier) type OpenDatabase = dyn Fn() -> Result<Database, TierError> + Send + Sync;
+pub(in crate::state::tier) type OpenStoreFile = dyn Fn() -> Result<StoreFile, TierError> + Send + Sync;
 
 pub struct DiskTier {
     path: String,
-    open: Box<OpenDatabase>,
+    open: Box<OpenStoreFile>,
     /// `None` if the file must be opened again.
-    database: Mutex<Option<Arc<Database>>>,
+    file: Mutex<Option<Arc<StoreFile>>>,
+    /// The lock on the directory. The file's own lock is given up with each failed write, so it does not keep another server out.
+    folder: Mutex<Option<File>>,
     /// Held for a whole commit and for each read, so that heads and files agree.
     commit: Mutex<()>,
     /// Not locked while the disk works, so a caller that reads it may hold a lock of its own.
@@ -47,42 +56,19 @@ impl DiskTier {
     /// Opens a store and reads its heads.
     pub(in crate::state::tier) fn open(
         path: String,
-        open: Box<OpenDatabase>,
+        open: Box<OpenStoreFile>,
         limit: u64,
     ) -> Result<DiskTier, TierError> {
-        let kept = KeptHeads { limit, ..KeptHeads::default() };
-        let tier = DiskTier { path, open, database: Mutex::new(None), commit: Mutex::new(()), kept: Mutex::new(kept) };
-        let (heads, ended, successions, running) = tier.with(|database| {
-            let write = database.begin_write()?;
-            write.open_table(STATES)?;
-            cut_whole_states(&write)?;
-            let heads: Vec<(Vec<u8>, Vec<u8>)> = {
-                let table = write.open_table(HEADS)?;
-                let rows: Result<Vec<_>, redb::StorageError> = table
-                    .iter()?
-                    .map(|row| row.map(|(key, head)| (key.value().to_vec(), head.value().to_vec())))
-                    .collect();
-                rows?
-            };
-            let ended = compact_ends(&mut write.open_table(ENDED)?)?;
-            let successions = read_successions(&write.open_table(SUCCESSIONS)?)?;
-            let last = heads.iter().filter_map(|(_, head)| Some(StateHead::decode(head)?.running)).max();
-            let running = begin_running(&mut write.open_table(NUMBERS)?, last.unwrap_or_default())?;
-            write.commit()?;
-            Ok((heads, ended, successions, running))
-        })?;
-        let damaged = || TierError::Damaged { path: tier.path.clone(), what: "a head cannot be read".to_owned() };
-        {
-            let mut kept = tier.kept.lock();
-            kept.next_end = u32::try_from(ended.len()).unwrap_or(0) % ENDS;
-            (kept.ended, kept.successions, kept.running) = (ended, successions, running);
-            for (key, head) in heads {
-                let (key, head) = TierKey::decode(&key).zip(StateHead::decode(&head)).ok_or_else(damaged)?;
-                kept.used += head.bytes;
-                kept.heads.insert(key, Arc::new(head));
-            }
-        }
+        let (file, folder, commit) = (Mutex::new(None), Mutex::new(None), Mutex::new(()));
+        let tier = DiskTier { path, open, file, folder, commit, kept: Mutex::default() };
+        let kept = tier.with_file(|file| read_facts(&file.database, (&tier.path, file.len), limit))??;
+        *tier.kept.lock() = kept;
         Ok(tier)
+    }
+
+    /// Keeps the lock on the directory until the store is closed.
+    pub(in crate::state::tier) fn hold(&self, folder: File) {
+        *self.folder.lock() = Some(folder);
     }
 
     /// The number of all pieces.
@@ -92,13 +78,21 @@ impl DiskTier {
         self.with(|database| Ok(database.begin_read()?.open_table(STATES)?.len()?))
     }
 
-    /// Returns free space of the file to the file system.
+    /// Returns free space of the file to the file system. If that fails, the next use opens the file again.
     pub(in crate::state::tier) fn compact(&self) -> Result<(), TierError> {
-        let mut at = self.database.lock();
-        let Some(mut database) = at.take().and_then(Arc::into_inner) else { return Ok(()) };
-        let compacted = database.compact();
-        *at = Some(Arc::new(database));
-        compacted.map(drop).map_err(|e| TierError::Io { path: self.path.clone(), what: e.to_string() })
+        let mut at = self.file.lock();
+        let Some(mut file) = at.take().and_then(Arc::into_inner) else { return Ok(()) };
+        let failed = match catch_unwind(AssertUnwindSafe(|| file.database.compact())) {
+            Ok(Ok(_)) => {
+                *at = Some(Arc::new(file));
+                return Ok(());
+            }
+            Ok(Err(error)) => tier_error(&self.path, error.into()),
+            Err(_) => self.contradicts(),
+        };
+        // The store writes when it is closed, and may panic there as well.
+        let _ = catch_unwind(AssertUnwindSafe(move || drop(file)));
+        Err(failed)
     }
 
     /// Reads the heads of these keys again, if the file may have others than are known here.
@@ -110,8 +104,7 @@ impl DiskTier {
         let heads = self.with(|database| read_heads(database, &unsure))?;
         let mut kept = self.kept.lock();
         for (key, head) in unsure.into_iter().zip(heads) {
-            let damaged = || TierError::Damaged { path: self.path.clone(), what: "a head cannot be read".to_owned() };
-            let head = head.map(|head| StateHead::decode(&head).ok_or_else(damaged)).transpose()?;
+            let head = head.map(|head| read_head(&self.path, &head)).transpose()?;
             kept.set_found(key, head);
         }
         Ok(())
@@ -119,32 +112,42 @@ impl DiskTier {
 
     /// Runs `work` on the store. If it fails, the next use opens the store again, because a store accepts no write after a failed one.
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, TierError> {
-        let damaged = |what: String| TierError::Damaged { path: self.path.clone(), what };
-        let database = {
-            let mut at = self.database.lock();
-            match &*at {
-                Some(database) => Arc::clone(database),
-                None => {
-                    let opened = catch_unwind(AssertUnwindSafe(|| (self.open)()));
-                    let database =
-                        Arc::new(opened.map_err(|_| damaged("its pages contradict each other".to_owned()))??);
-                    *at = Some(Arc::clone(&database));
-                    database
-                }
-            }
-        };
+        self.with_file(|file| work(&file.database))
+    }
+
+    fn with_file<T>(&self, work: impl FnOnce(&StoreFile) -> Result<T, redb::Error>) -> Result<T, TierError> {
+        let file = self.file()?;
         // The store panics if a page that it trusts is not as it was written.
-        let done = catch_unwind(AssertUnwindSafe(|| work(&database)));
-        drop(database);
-        done.unwrap_or_else(|_| Err(redb::Error::Corrupted("its pages contradict each other".to_owned()))).map_err(
-            |e| {
-                drop(self.database.lock().take());
-                match e {
-                    redb::Error::Corrupted(what) => damaged(what),
-                    other => TierError::Io { path: self.path.clone(), what: other.to_string() },
-                }
-            },
-        )
+        let done = catch_unwind(AssertUnwindSafe(|| work(&file)));
+        drop(file);
+        let failed = match done {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) => tier_error(&self.path, error),
+            Err(_) => self.contradicts(),
+        };
+        drop(self.file.lock().take());
+        Err(failed)
+    }
+
+    /// The open file. Opens it if it is not open.
+    fn file(&self) -> Result<Arc<StoreFile>, TierError> {
+        let mut at = self.file.lock();
+        if let Some(file) = &*at {
+            return Ok(Arc::clone(file));
+        }
+        // Another server may have the file by now.
+        if self.kept.lock().closed {
+            return Err(TierError::Closed);
+        }
+        let opened = catch_unwind(AssertUnwindSafe(|| (self.open)()));
+        let file = Arc::new(opened.map_err(|_| self.contradicts())??);
+        *at = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// The error after a panic of the store.
+    fn contradicts(&self) -> TierError {
+        TierError::Damaged { path: self.path.clone(), what: "its pages contradict each other".to_owned() }
     }
 }
 
@@ -258,6 +261,8 @@ impl Tier for DiskTier {
     fn close(&self) {
         let _commit = self.commit.lock();
         self.kept.lock().closed = true;
-        drop(self.database.lock().take());
+        drop(self.file.lock().take());
+        // Last, so that the next server finds a complete file.
+        drop(self.folder.lock().take());
     }
 }

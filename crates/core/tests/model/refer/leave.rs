@@ -81,6 +81,27 @@ impl Refer {
         }
     }
 
+    /// Ends what an instance has, before any slot is passed on. The last instance stays in service.
+    pub fn instance_lost(&mut self, now: u64, load: usize, inst: usize) {
+        let of_load = &self.loads[load].inst;
+        let others = of_load.iter().enumerate().any(|(n, other)| n != inst && !other.lost);
+        self.loads[load].inst[inst].lost |= others;
+        if self.free(load) == 0 {
+            self.loads[load].room_since = None;
+        }
+        let here = |s: &&super::RSeq| s.placement.is_some_and(|(n, _)| n == inst);
+        let mut all: Vec<(Option<Seq>, N)> = self.of_load(load).filter(here).map(|s| (s.key, s.n)).collect();
+        all.sort_unstable();
+        for (_, n) in all {
+            let (why, refusal) = (EndReason::DeviceLost, Refusal::Ended(EndReason::DeviceLost));
+            match self.seq(n).current {
+                Some(_) => self.leave(now, n, why, refusal),
+                None => self.remove(now, n, why, refusal),
+            }
+        }
+        self.admit_waiting(now, load);
+    }
+
     // === requests that never run ===
 
     pub fn cancel(&mut self, now: u64, req: Req, refusal: Refusal, why: EndReason) {

@@ -157,6 +157,15 @@ pub struct RInst {
     /// When its last batch ended.
     pub last_end: u64,
     pub gone: bool,
+    /// Its accelerator has failed, and other instances are in service.
+    pub lost: bool,
+}
+
+impl RInst {
+    /// Free slots that sequences may get.
+    pub fn free(&self) -> u32 {
+        if self.lost { 0 } else { self.slots.iter().filter(|s| s.is_none()).count() as u32 }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -299,6 +308,11 @@ impl Refer {
             Event::Sealed(batch, failed) => self.sealed(now, *batch, failed),
             Event::Posted(req) => self.posted(now, *req),
             Event::Replied(req, failed) => self.replied(now, *req, *failed),
+            Event::InstanceLost(who) => {
+                if let Some(load) = self.loads.iter().position(|l| l.key == who.load && !l.gone) {
+                    self.instance_lost(now, load, usize::from(who.n));
+                }
+            }
             Event::End(seq, why) => {
                 if let Some(n) = self.seqs.iter().find(|s| s.key == Some(*seq)).map(|s| s.n) {
                     let refusal = if *why == EndReason::Cancelled { Refusal::Cancelled } else { Refusal::Ended(*why) };
@@ -330,6 +344,7 @@ impl Refer {
             hold: None,
             last_end: 0,
             gone: false,
+            lost: false,
         };
         self.loads.push(RLoad {
             key,
@@ -439,7 +454,7 @@ impl Refer {
     }
 
     pub fn free(&self, load: usize) -> u32 {
-        self.loads[load].inst.iter().flat_map(|i| &i.slots).filter(|s| s.is_none()).count() as u32
+        self.loads[load].inst.iter().map(RInst::free).sum()
     }
 
     pub fn live(&self, load: usize) -> u32 {
@@ -498,7 +513,7 @@ impl Refer {
             live: self.live(load),
             backlog: self.of_load(load).filter(|s| s.stage == Stage::Backlogged).count() as u32,
             slots_used: self.used(load),
-            slots: l.spec.slots() * u32::from(l.spec.instances),
+            slots: l.spec.slots() * l.inst.iter().filter(|i| !i.lost).count() as u32,
             ready: ready as u32,
         }
     }

@@ -2,7 +2,7 @@
 
 use sequor_core::*;
 
-use super::{At, N, Out, Plan, Refer, ns};
+use super::{At, N, Out, Plan, RInst, Refer, ns};
 
 impl Refer {
     pub fn assign_slot_or_wait(&mut self, now: u64, n: N) {
@@ -74,7 +74,8 @@ impl Refer {
         let load = s.load;
         let waited = if s.stage == Stage::Backlogged { now - s.backlogged_at } else { 0 };
         let mut free: Vec<(usize, usize)> = Vec::new();
-        for (i, inst) in self.loads[load].inst.iter().enumerate().filter(|(i, _)| of.is_none_or(|of| of == *i)) {
+        let offers = |(i, inst): &(usize, &RInst)| !inst.lost && of.is_none_or(|of| of == *i);
+        for (i, inst) in self.loads[load].inst.iter().enumerate().filter(offers) {
             free.extend(inst.slots.iter().enumerate().filter(|(_, s)| s.is_none()).map(|(slot, _)| (slot, i)));
         }
         let (slot, i) = *free.iter().min().expect("a free slot");

@@ -67,7 +67,7 @@ impl Refer {
             _ => l.spec.max_batch.max(1),
         };
         let takes = i.in_flight == 0 || (i.in_flight < l.spec.depth && ready.len() >= full as usize);
-        if l.gone || i.asked || !takes {
+        if l.gone || i.asked || i.lost || !takes {
             return RPlan::Nothing(None);
         }
         let Some(oldest) = ready.first().and_then(|r| self.req(*r)) else { return RPlan::Nothing(None) };

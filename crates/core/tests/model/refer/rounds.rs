@@ -14,8 +14,8 @@ impl Refer {
         message: Result<Decision, PolicyFault>,
     ) -> RNext {
         self.expire(now);
-        // An answer of a replaced policy is void.
-        if !std::mem::take(&mut self.loads[load].inst[inst].asked) {
+        // An answer of a replaced policy is void, and one for an instance out of service.
+        if !std::mem::take(&mut self.loads[load].inst[inst].asked) || self.loads[load].inst[inst].lost {
             return self.next(now, load, inst);
         }
         let max = self.loads[load].spec.max_batch.max(1);
@@ -127,7 +127,7 @@ impl Refer {
             }
             Admission::Take { instance } => {
                 let i = usize::from(instance);
-                let free = self.loads[load].inst[i].slots.iter().any(Option::is_none);
+                let free = self.loads[load].inst[i].free() > 0;
                 if free {
                     self.assign_slot(now, n, Some(i));
                 }
