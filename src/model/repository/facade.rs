@@ -46,7 +46,7 @@ pub(in crate::model) struct RepositoryParts {
     pub(in crate::model) resources: Arc<Resources>,
     pub(in crate::model) catalog: Arc<Catalog>,
     pub(super) deciders: Arc<Deciders>,
-    loader: Arc<ModelLoader>,
+    pub(super) loader: Arc<ModelLoader>,
     lifecycle: ModelLifecycle,
     /// Number of server parts that still load the models wanted at the start.
     loading: AtomicU32,

@@ -40,6 +40,10 @@ mod resources;
 mod shared_models;
 mod uploads;
 
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;
+
 pub use control::{RepositoryControl, RepositorySource};
 pub use facade::Repository;
 pub use options::{RepositoryOptions, epoch_now, first_id_of};
