@@ -222,6 +222,11 @@ impl Repository {
         self.0.lifecycle.unload_by_request(model, dependents)
     }
 
+    /// Whether there is a model of this name, served or not.
+    pub fn is_known(&self, model: &str) -> bool {
+        self.0.lifecycle.is_known(model)
+    }
+
     /// Sets the source that updates the repository's folders before each poll. Must be called once.
     pub fn follow(&self, source: Arc<dyn RepositorySource>) {
         self.0.lifecycle.follow(source);
