@@ -21,7 +21,7 @@ const SENT: &str = r#"{ "backend": "onnxruntime", "max_batch_size": 4,
     "sequence_batching": { "oldest": { "max_candidate_sequences": 4 }, "state": [
         { "input_name": "INPUT_STATE", "output_name": "OUTPUT_STATE", "data_type": "TYPE_INT32", "dims": [ 1 ] } ] } }"#;
 
-/// A plain model whose sample runs before each load serves. The name of the sample is that of its source.
+/// A plain model whose sample runs before each load serves.
 const WARMED: &str = r#"{ "backend": "onnxruntime", "max_batch_size": 4,
     "input": [ { "name": "INPUT", "data_type": "TYPE_INT32", "dims": [ 1 ] } ],
     "output": [ { "name": "OUTPUT", "data_type": "TYPE_INT32", "dims": [ 1 ] } ],
@@ -171,7 +171,9 @@ fn a_reload_during_another_one_waits_and_loads_again() {
 #[test]
 fn a_look_at_the_files_during_a_reload_keeps_the_configuration_that_a_client_sent() {
     let loads = StoppedLoads::new();
-    loads.during_a_reload(|repository| drop(repository.reload().unwrap()));
+    loads.during_a_reload(|repository| {
+        repository.reload().unwrap();
+    });
     assert_eq!(loads.config().as_deref(), Some(WARMED));
     assert_eq!(loads.count(), 2);
 }
