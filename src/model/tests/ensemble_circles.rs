@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::ensemble_reloads::{explicit, load};
 use super::ensembles::{EnsembleRig, ensemble};
 use crate::model::sequences::{EnsembleParts, Member, ModelScheduler};
-use crate::model::*;
 
 const PLAIN: &str = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INPUT' data_type: TYPE_INT32 dims: 1 } \
                      output { name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 } instance_group { kind: KIND_CPU count: 1 }";
