@@ -279,7 +279,7 @@ impl Draft {
         Err(in_order(report.faults))
     }
 
-    /// A note about states that nobody has declared. Who writes a configuration has decided what they are.
+    /// A note about undeclared states. A model with a configuration gets none, because its author has seen its inputs.
     fn unpaired_states(&self, graph: &Signature, settings: &ModelSettings) -> Option<Fault> {
         let is_plain = !self.is_configured && !matches!(settings.scheduling, Scheduling::Sequence(_));
         let what = state_pairs::describe(graph).filter(|_| is_plain)?;

@@ -9,8 +9,8 @@ use sequor_core::Shape;
 
 use crate::backend::mock::MockBackend;
 use crate::config::server::file::ControlMode;
+use crate::model::repository::{Repository, RepositoryControl, RepositoryOptions};
 use crate::model::tests::Fixture;
-use crate::model::*;
 use crate::telemetry::Metrics;
 
 /// The configuration of `sum` as a client sends it.
