@@ -152,8 +152,8 @@ pub enum ControlFailure {
     NotReloaded,
     /// The source of the repository could not be applied.
     Source(SourceFault),
-    /// No repository has a model of this name.
-    Absent { model: String },
+    /// None of these repositories has a model of this name.
+    Absent { model: String, directories: Vec<std::path::PathBuf> },
     /// The load was tried and failed; `why` has every reason.
     Failed { model: String, why: Vec<String> },
 }

@@ -148,8 +148,13 @@ fn control(what: &ControlFailure) -> (Code, String) {
             let why = refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             (Code::Internal, format!("Reloading models versions failed. Check server logs for more info. ({why})"))
         }
-        ControlFailure::Absent { model } => {
-            (Code::Internal, format!("failed to load '{model}', failed to poll from model repository"))
+        ControlFailure::Absent { model, directories } => {
+            let directories: Vec<String> = directories.iter().map(|of| of.display().to_string()).collect();
+            let why = match directories.is_empty() {
+                true => String::new(),
+                false => format!(" (no folder {model} in {})", directories.join(", ")),
+            };
+            (Code::Internal, format!("failed to load '{model}', failed to poll from model repository{why}"))
         }
         ControlFailure::Failed { model, why } => {
             (Code::Internal, format!("failed to load '{model}', {}", why.join("; ")))

@@ -211,7 +211,10 @@ fn all() -> BTreeMap<&'static str, Failure> {
     ] {
         all.insert(name, Failure::Control(ControlFailure::Source(fault)));
     }
-    all.insert("absent", Failure::Control(ControlFailure::Absent { model: "nope".to_owned() }));
+    all.insert(
+        "absent",
+        Failure::Control(ControlFailure::Absent { model: "nope".to_owned(), directories: vec!["models".into()] }),
+    );
     let why = vec!["acc/config.pbtxt:1:1: bad".to_owned(), "worse".to_owned()];
     all.insert("load-failed", Failure::Control(ControlFailure::Failed { model: model(), why }));
     let of_member = |ended: bool, why: Failure| {

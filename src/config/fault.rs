@@ -90,6 +90,8 @@ pub mod code {
         NOTE_INITIAL = "N-INITIAL", "Write the file in the BYTES layout, or take it out.";
         /// The model has a state initializer and sees START. If its graph drops the state at START, the initializer's values have no effect.
         NOTE_INITIALIZER = "N-INITIALIZER", "Nothing, if the graph keeps its state at START. Else use a model that leaves the first state to the server, or answer `copy-of` or `kept`.";
+        /// A model without `config.pbtxt` has an input and an output that look like a state, and is served without sequences.
+        NOTE_STATE = "N-STATE", "Write a `config.pbtxt` with `sequence_batching` and the state, as in docs/export-a-stateful-onnx.md. Nothing, if clients send the state.";
         /// A field of `config.pbtxt` has no effect; the message has the reason.
         NOTE_NO_EFFECT = "N-NO-EFFECT", "Nothing, or take the field out.";
     }

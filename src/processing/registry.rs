@@ -267,7 +267,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
                 *self.0.stays_parked.lock() = parked;
                 self.0.versions.restore(name, &old, previous);
                 self.restore_files(&pinned);
-                self.go_back(name, &old, &plan.reloads);
+                self.go_back(name, &old, &seen, &plan.reloads);
                 PluginError::Invalid(format!("not replaced: {why}. {} goes on serving.", short(before)))
             });
             self.0.stays_parked.lock().clear();
@@ -280,10 +280,8 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             place.take_over(version, requested_by == RequestedBy::Operator);
         }
         // A load may have started with the old version after `seen` was taken.
-        for place in self.places(name).iter().filter(|place| !seen.iter().any(|seen| Arc::ptr_eq(seen, place))) {
-            if let Err(why) = self.catch_up(place) {
-                tracing::error!(plugin = name, model = place.model(), "the version before goes on: {why}");
-            }
+        for (place, why) in self.catch_up_unseen(name, &seen) {
+            tracing::error!(plugin = name, model = place.model(), "the version before goes on: {why}");
         }
         PluginChange::new(what, name, by).record(before, after);
         for PinnedFile { model, .. } in &pinned {
@@ -345,17 +343,26 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         models.iter().try_for_each(|model| reach.reload(model).map_err(|why| format!("{model} does not load: {why}")))
     }
 
-    /// Restores the old version at models that were loaded with another one.
-    fn go_back(&self, name: &str, old: &Version<Component<P::World>>, models: &BTreeSet<String>) {
-        let changed: BTreeSet<String> = self
-            .places(name)
-            .iter()
-            .filter(|place| !place.is_retired() && place.sha256() != old.source.sha256())
-            .map(|place| place.model().to_owned())
-            .filter(|model| models.contains(model))
-            .collect();
+    /// Switches the places that a change has not seen to the current version. Returns those that it does not fit.
+    fn catch_up_unseen(&self, name: &str, seen: &[Arc<P>]) -> Vec<(Arc<P>, String)> {
+        let is_seen = |place: &Arc<P>| seen.iter().any(|seen| Arc::ptr_eq(seen, place));
+        let unseen = self.places(name).into_iter().filter(|place| !is_seen(place));
+        let misfit = |place: Arc<P>| Some((self.catch_up(&place).err().filter(|_| !place.is_retired())?, place));
+        unseen.filter_map(misfit).map(|(why, place)| (place, why)).collect()
+    }
+
+    /// Restores the old version, which is the current one again, at models that were loaded with another one: those that were `reloaded`, and
+    /// those that were loaded for other reasons meanwhile.
+    fn go_back(&self, name: &str, old: &Version<Component<P::World>>, seen: &[Arc<P>], reloaded: &BTreeSet<String>) {
+        let is_changed = |place: &&Arc<P>| !place.is_retired() && place.sha256() != old.source.sha256();
+        let places = self.places(name);
+        let changed = places.iter().filter(is_changed).map(|place| place.model().to_owned());
+        let mut changed: BTreeSet<String> = changed.filter(|model| reloaded.contains(model)).collect();
+        // A place where the old version cannot take over needs a new load.
+        changed.extend(self.catch_up_unseen(name, seen).into_iter().map(|(place, _)| place.model().to_owned()));
         // Write the file first. Even if a model does not load, the failed version must not stay in the folder for the next restart.
-        for why in [self.write_file(name, old), self.reload_all(&changed)].into_iter().filter_map(Result::err) {
+        let restored = changed.iter().map(|model| self.reload_all(&BTreeSet::from([model.clone()])));
+        for why in std::iter::once(self.write_file(name, old)).chain(restored).filter_map(Result::err) {
             tracing::error!(plugin = name, "the version before does not serve everywhere: {why}");
         }
     }

@@ -72,13 +72,20 @@ fn models_are_listed_loaded_and_unloaded_and_each_change_is_an_audit_line() {
     assert_eq!(server.get("/v2/models/vad/ready").0, 200);
     assert_eq!(output_of(&server, &["model", "unload", "vad"]), "vad is unloaded\n");
     assert_eq!(command(&server, &["model", "load", "nope"]).code, Some(5));
+    let absent = command(&server, &["model", "unload", "nope"]);
+    assert_eq!(absent.code, Some(5));
+    assert!(
+        absent.stderr.contains("there is no model nope; sequor model list shows those that are"),
+        "{}",
+        absent.stderr
+    );
     let json: Value = serde_json::from_str(&output_of(&server, &["model", "list", "--output", "json"])).unwrap();
     assert_eq!(json.as_array().unwrap().iter().find(|v| v["model"] == "vad").unwrap()["state"], "UNAVAILABLE");
 
     let log = server.stop().stderr;
     let audit: Vec<&str> = log.lines().filter(|line| line.contains("sequor::audit")).collect();
-    assert_eq!(audit.len(), 3, "{log}");
-    for (line, what) in audit.iter().zip(["done", "done", "refused"]) {
+    assert_eq!(audit.len(), 4, "{log}");
+    for (line, what) in audit.iter().zip(["done", "done", "refused", "refused"]) {
         assert!(line.contains(&format!("sequor::audit: {what} by=local from=127.0.0.1:")), "{line}");
     }
     assert!(audit[0].contains("what=\"model load\" on=\"vad\""), "{}", audit[0]);

@@ -113,10 +113,9 @@ async fn a_model_is_loaded_and_unloaded_by_request() {
     assert_eq!(rig.sum(7, 6, &[START]).await.unwrap(), 6);
     rig.unload("nope").await.unwrap();
     let absent = rig.load("nope").await.unwrap_err();
-    assert_eq!(
-        (absent.code(), absent.message()),
-        (Code::Internal, "failed to load 'nope', failed to poll from model repository")
-    );
+    let folder = rig.folder.path().display();
+    let sentence = format!("failed to load 'nope', failed to poll from model repository (no folder nope in {folder})");
+    assert_eq!((absent.code(), absent.message()), (Code::Internal, sentence.as_str()));
     assert_eq!(rig.load("../sum").await.unwrap_err().code(), Code::Internal);
 }
 

@@ -19,7 +19,8 @@ pub(super) fn served(failed: Failed) -> Failed {
         let is_unknown = text.starts_with("no model \"") && text.ends_with("\" is served");
         // The same in the words that clients get.
         let is_not_found = text.starts_with("Request for unknown model: '") && text.ends_with("' is not found");
-        (is_unknown || is_not_found).then(|| format!("{text}; sequor model list shows those that are"))
+        let is_absent = text.starts_with("there is no model ");
+        (is_unknown || is_not_found || is_absent).then(|| format!("{text}; sequor model list shows those that are"))
     })
 }
 

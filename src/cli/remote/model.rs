@@ -4,7 +4,7 @@ use clap::{Arg, ArgMatches, Command};
 use serde::Deserialize;
 
 use super::client::{Client, RequestPayload, segment};
-use super::{args, print, text};
+use super::{advice, args, print, text};
 use crate::cli::Failed;
 use crate::config::units::human;
 use crate::text::numbers::rate;
@@ -81,6 +81,7 @@ fn row(v: &VersionRow) -> [String; 11] {
 fn change(verb: &str, matches: &ArgMatches) -> Result<(), Failed> {
     let name = text(matches, "name");
     let answer = Client::from_matches(matches)?
-        .post(&format!("/admin/models/{}/{verb}", segment(name)), RequestPayload::Nothing)?;
+        .post(&format!("/admin/models/{}/{verb}", segment(name)), RequestPayload::Nothing)
+        .map_err(advice::served)?;
     print(matches, &answer, |_: serde_json::Value| format!("{name} is {verb}ed\n"))
 }

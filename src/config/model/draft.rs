@@ -17,7 +17,7 @@ use super::settings::{BackendKind, ModelSettings, Scheduling, SessionTuning, Ver
 use super::signature::Signature;
 use super::{
     complete, cpu_only, fit, graphless, json, metric_tags, names, normalise, padding, refuse, resolve, state_padding,
-    stateful, text, tuning, validate, versions,
+    state_pairs, stateful, text, tuning, validate, versions,
 };
 use crate::config::fault::{Fault, code, in_order};
 use crate::config::place::Place;
@@ -96,6 +96,8 @@ pub struct Draft {
     pub(super) path: PathBuf,
     pub(super) places: Places,
     pub(super) options: Options,
+    /// Whether the model has a configuration of its own.
+    is_configured: bool,
     /// Notes about fields without effect.
     notes: Vec<Fault>,
     tuning: SessionTuning,
@@ -146,6 +148,7 @@ impl Draft {
         let Sources { directory, config, sequor_toml, files } = sources;
         let toml_text = sequor_toml.unwrap_or_default();
         let toml = SequorToml::parse(&directory.join("sequor.toml"), &toml_text);
+        let is_configured = !matches!(config, ConfigSource::None);
         let parsed = parse_config(&directory, config);
         let ((mut config, path, places), toml) = match (parsed, toml) {
             (Ok(parsed), Ok(toml)) => (parsed, toml),
@@ -168,6 +171,7 @@ impl Draft {
             return Err(faults);
         }
         Ok(Draft {
+            is_configured,
             notes: in_order(notes),
             tuning,
             name: config.name.clone(),
@@ -268,9 +272,18 @@ impl Draft {
             fit::check(&mut report, graph);
         }
         if report.faults.is_empty() {
-            return Ok(ModelSettings { notes: self.notes.clone(), ..resolve::resolve(&report, graph) });
+            let settings = resolve::resolve(&report, graph);
+            let notes = self.notes.iter().cloned().chain(self.unpaired_states(graph, &settings)).collect();
+            return Ok(ModelSettings { notes, ..settings });
         }
         Err(in_order(report.faults))
+    }
+
+    /// A note about undeclared states. A model with a configuration gets none, because its author has seen its inputs.
+    fn unpaired_states(&self, graph: &Signature, settings: &ModelSettings) -> Option<Fault> {
+        let is_plain = !self.is_configured && !matches!(settings.scheduling, Scheduling::Sequence(_));
+        let what = state_pairs::describe(graph).filter(|_| is_plain)?;
+        Some(Fault { at: self.places.get("sequence_batching").at(&self.path), code: code::NOTE_STATE, what })
     }
 
     /// Like `resolve`, for a model of the stateful backend, whose graph names its states.

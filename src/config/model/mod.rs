@@ -12,7 +12,7 @@
 //! - [`fields`]: how each field of config.pbtxt is handled · `tuning`: options for loading the graph · `metric_tags`.
 //! - [`signature`]: a graph's inputs and outputs.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `resolve`: the chain, run by [`draft`].
-//! - `padding`, `state_padding`: inputs and states of different lengths in one batch.
+//! - `padding`, `state_padding`: inputs and states of different lengths in one batch · `state_pairs`: what looks like a state and is none.
 //! - [`stateful`]: translates configurations of Triton's stateful backend.
 //! - `graphless`: models without a graph, instead of `complete` and `fit`.
 //! - [`place`]: assigns instances to GPUs · `cpu_only`: moves all instances to the CPU · `rates`: the resources that an instance needs for
@@ -47,6 +47,7 @@ pub mod sequor_toml;
 pub mod settings;
 pub mod signature;
 mod state_padding;
+mod state_pairs;
 pub mod stateful;
 mod tensors;
 pub mod text;

@@ -424,3 +424,18 @@ fn faults_of_both_files_are_reported_together() {
     let faults = Draft::parse(sources, &Options::default()).unwrap_err();
     assert_eq!(faults.len(), 2, "{faults:?}");
 }
+
+#[test]
+fn an_undeclared_state_is_noted_only_for_a_model_without_a_configuration() {
+    let ports: Ports<'_> = &[("INPUT", FP32, &[-1, 1]), ("INPUT_STATE", FP32, &[-1, 8])];
+    let graph = graph(ports, &[("OUTPUT", FP32, &[-1, 1]), ("OUTPUT_STATE", FP32, &[-1, 8])]);
+    let notes = |config: ConfigSource| {
+        let sources = Sources { config, ..sources(Path::new("m"), "", "") };
+        let settings = Draft::parse(sources, &Options::default()).unwrap().resolve(&graph).unwrap();
+        settings.notes.iter().map(|note| note.what.clone()).collect::<Vec<_>>()
+    };
+    let note = "input \"INPUT_STATE\" and output \"OUTPUT_STATE\" look like a state, but no sequence_batching pairs them: clients must \
+                send it (docs/export-a-stateful-onnx.md)";
+    assert_eq!(notes(ConfigSource::None), [note]);
+    assert_eq!(notes(ConfigSource::Text("backend: 'onnxruntime'".to_owned())), [""; 0]);
+}

@@ -30,9 +30,10 @@ pub(in crate::model) struct CatalogEntry {
     pub(in crate::model) status: Option<ModelStatus>,
     /// Why the last load failed. Empty if it did not.
     pub(in crate::model) faults: Vec<LoadError>,
+    /// The directory of the loads in service. If none is, that of the last attempt.
     pub(in crate::model) directory: PathBuf,
-    /// The models of its steps, for an ensemble.
-    pub(in crate::model) members: Vec<String>,
+    /// The models of the steps of an ensemble that no load of it serves yet.
+    pub(in crate::model) tried_members: Vec<String>,
     /// The versions last chosen. `known` holds every version ever chosen.
     pub(in crate::model) versions: Vec<u64>,
     pub(in crate::model) known: BTreeSet<u64>,
@@ -45,6 +46,13 @@ pub(in crate::model) struct CatalogEntry {
     pub(in crate::model) uploaded: Option<UploadedModel>,
     /// Held while the model is loaded or unloaded, so that only one such operation runs at a time.
     pub(in crate::model) gate: Arc<Mutex<()>>,
+}
+
+/// The files of a load, and the configuration that a client sent in place of `config.pbtxt`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::model) struct ModelSource {
+    pub(in crate::model) directory: PathBuf,
+    pub(in crate::model) config: Option<String>,
 }
 
 /// The outcome of loading a wanted model.
@@ -111,10 +119,25 @@ impl CatalogEntry {
         }
     }
 
+    /// The source of the loads in service.
+    pub(in crate::model) fn served_source(&self) -> Option<ModelSource> {
+        let served = self.served.as_ref().filter(|_| self.open)?;
+        Some(ModelSource { directory: self.directory.clone(), config: served.config().map(str::to_owned) })
+    }
+
+    /// The models of the steps of the ensembles in service. A failed load of the name does not change them.
+    pub(in crate::model) fn served_members(&self) -> BTreeSet<String> {
+        let Some(model) = self.model.as_ref().filter(|_| self.open) else { return BTreeSet::new() };
+        let loads = model.loads();
+        let ensembles = loads.iter().filter(|load| !load.is_retired()).filter_map(|load| load.ensemble.as_ref());
+        ensembles.flat_map(|ensemble| &ensemble.plan.steps).map(|step| step.model.clone()).collect()
+    }
+
     /// Stops taking requests and forgets the outcome of the last load.
     pub(in crate::model) fn close(&mut self) {
         (self.open, self.wanted, self.status, self.served, self.tried) = (false, false, None, None, None);
         self.faults.clear();
+        self.tried_members.clear();
     }
 
     /// Why none of its versions takes requests.

@@ -1,22 +1,21 @@
 //! Loads ensembles with their members, and reloads ensembles in service after a new load of a member.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::LoadError;
-use crate::model::catalog::CatalogEntry;
+use crate::model::catalog::{CatalogEntry, Fingerprint, ModelSource};
 use crate::model::load::LoadedModel;
 
-use super::ensembles::{BoundMembers, ComingLoads, circle, directory_of, is_outdated};
+use super::ensembles::{BoundMembers, ComingLoads, check_circle, directory_of, is_outdated};
+use super::load_attempt::LoadRequest;
 use super::loader::{ModelLoader, PendingLoad};
 use super::preparer::Faults;
 
 /// An ensemble in service whose plan was made for another signature of a member.
 struct OutdatedEnsemble {
     name: String,
-    directory: PathBuf,
-    /// The configuration that replaces that of its files.
-    config: Option<String>,
+    source: ModelSource,
 }
 
 impl ModelLoader {
@@ -30,41 +29,35 @@ impl ModelLoader {
     ) -> Result<(), Faults> {
         // Faults of the configuration are reported when it is prepared.
         let Ok(draft) = self.preparer.draft(directory, config) else { return Ok(()) };
-        let members = draft.members();
         let path: Vec<&str> = path.iter().copied().chain([name]).collect();
-        if let Some(member) = members.iter().find(|member| path.contains(&member.as_str())) {
-            return Err(vec![circle(&path, name, member, &draft)]);
-        }
-        for member in &members {
-            let is_open = self.catalog.look(member, |entry| entry.open).unwrap_or_default();
-            if let Some(directory) = directory_of(&self.catalog, member, directory).filter(|_| !is_open) {
-                let _ = self.load_within(&path, member, &directory, None, false);
+        check_circle(&self.catalog, &path, &draft)?;
+        for member in draft.members() {
+            let is_open = self.catalog.look(&member, |entry| entry.open).unwrap_or_default();
+            if let Some(directory) = directory_of(&self.catalog, &member, directory).filter(|_| !is_open) {
+                let _ = self.load_within(&path, LoadRequest::new(&member, &directory, None));
             }
         }
-        self.catalog.edit(name, |entry| entry.members = members);
         Ok(())
     }
 
-    /// Loads the ensembles with this member that could not be loaded before.
+    /// Loads the ensembles with this member that could not be loaded before, from the same files.
     pub(super) fn retry_ensembles(&self, member: &str) {
         let failed = |name: &String, entry: &CatalogEntry| {
             let is_failed = !entry.open && !entry.loading && !entry.faults.is_empty();
-            let has_it = entry.members.iter().any(|of| of == member);
-            (is_failed && has_it).then(|| (name.clone(), entry.directory.clone()))
+            let has_it = entry.tried_members.iter().any(|of| of == member);
+            let config = entry.tried.as_ref().and_then(Fingerprint::config).map(str::to_owned);
+            (is_failed && has_it).then(|| (name.clone(), ModelSource { directory: entry.directory.clone(), config }))
         };
-        for (name, directory) in self.catalog.collect(failed) {
-            self.catalog.edit(&name, |entry| entry.tried = None);
-            let _ = self.load_model(&name, &directory, None, false);
+        for (name, ModelSource { directory, config }) in self.catalog.collect(failed) {
+            let _ = self.load_model(LoadRequest::new(&name, &directory, config.as_deref()));
         }
     }
 
     /// The ensembles in service whose plans were made for another signature of this member.
     fn outdated_ensembles(&self, member: &str, coming: Option<ComingLoads<'_>>) -> Vec<OutdatedEnsemble> {
         let has_it = |name: &String, entry: &CatalogEntry| {
-            let has_it = entry.open && entry.members.iter().any(|of| of == member);
-            let load = entry.model.as_ref().filter(|_| has_it)?.load_for(None)?;
-            let config = entry.served.as_ref().and_then(|served| served.config().map(str::to_owned));
-            Some((load, OutdatedEnsemble { name: name.clone(), directory: entry.directory.clone(), config }))
+            let source = entry.served_source().filter(|_| entry.served_members().contains(member))?;
+            Some((entry.model.as_ref()?.load_for(None)?, OutdatedEnsemble { name: name.clone(), source }))
         };
         // This runs without the catalog's lock, because looking up members takes it too.
         let all = self.catalog.collect(has_it).into_iter();
@@ -84,7 +77,8 @@ impl ModelLoader {
         let loads: Vec<Arc<LoadedModel>> = pending.prepared.iter().map(|new| Arc::clone(&new.load)).collect();
         let coming = ComingLoads { model: name, loads: &loads };
         let mut faults = Vec::new();
-        for OutdatedEnsemble { name: ensemble, directory, config } in self.outdated_ensembles(name, Some(coming)) {
+        for OutdatedEnsemble { name: ensemble, source } in self.outdated_ensembles(name, Some(coming)) {
+            let ModelSource { directory, config } = source;
             let planned = self.preparer.draft(&directory, config.as_deref()).and_then(|draft| {
                 let members = BoundMembers::find(&self.catalog, &draft, Some(coming)).map_err(|fault| vec![fault])?;
                 members.plan(&draft).map(drop)

@@ -1,5 +1,6 @@
 //! Finds the members of an ensemble, and plans the ensemble for them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::config::model::Draft;
 use crate::config::model::settings::Scheduling;
 use crate::ensemble::{EnsemblePlan, MemberSignature};
 use crate::error::LoadError;
-use crate::model::catalog::Catalog;
+use crate::model::catalog::{Catalog, CatalogEntry};
 use crate::model::load::{LoadEnsemble, LoadedModel};
 use crate::model::sequences::ModelScheduler;
 
@@ -135,9 +136,27 @@ pub(super) fn directory_of(catalog: &Catalog, member: &str, ensemble: &Path) -> 
     known.or_else(|| Some(ensemble.parent()?.join(member)).filter(|path| is_name && path.is_dir()))
 }
 
-/// The error for an ensemble that contains itself.
-pub(super) fn circle(path: &[&str], name: &str, member: &str, draft: &Draft) -> LoadError {
-    let last = path.last().copied().filter(|last| *last != member).unwrap_or(name);
-    let what = format!("circular dependency between ensembles: {member} -> ... -> {last} -> {member}");
-    LoadError::Config { at: draft.step_at(None), code: code::ENSEMBLE, what }
+/// Refuses an ensemble that would contain itself. `path`: the ensembles that are loaded, the outermost first and this one last. Its members are
+/// followed as they serve now.
+pub(super) fn check_circle(catalog: &Catalog, path: &[&str], draft: &Draft) -> Result<(), Vec<LoadError>> {
+    let members = draft.members();
+    let circle = path.last().zip(members.iter().find(|member| leads_to(catalog, member, path)));
+    let Some((name, member)) = circle else { return Ok(()) };
+    let what = format!("circular dependency between ensembles: {member} -> ... -> {name} -> {member}");
+    Err(vec![LoadError::Config { at: draft.step_at(None), code: code::ENSEMBLE, what }])
+}
+
+/// Whether a model is one of these, or has one of them as a member at any depth.
+fn leads_to(catalog: &Catalog, model: &str, ends: &[&str]) -> bool {
+    let (mut waiting, mut seen) = (vec![model.to_owned()], BTreeSet::new());
+    while let Some(next) = waiting.pop() {
+        if ends.contains(&next.as_str()) {
+            return true;
+        }
+        if !seen.contains(&next) {
+            waiting.extend(catalog.look(&next, CatalogEntry::served_members).unwrap_or_default());
+            seen.insert(next);
+        }
+    }
+    false
 }

@@ -47,7 +47,7 @@ pub(in crate::model) struct RepositoryParts {
     pub(in crate::model) resources: Arc<Resources>,
     pub(in crate::model) catalog: Arc<Catalog>,
     pub(super) deciders: Arc<Deciders>,
-    loader: Arc<ModelLoader>,
+    pub(super) loader: Arc<ModelLoader>,
     lifecycle: ModelLifecycle,
     /// Number of server parts that still load the models wanted at the start.
     loading: AtomicU32,
@@ -226,6 +226,11 @@ impl Repository {
     /// Unloads a model at a client's request. A model that is not loaded counts as unloaded.
     pub fn unload_by_request(&self, model: &str, dependents: bool) -> Result<(), Failure> {
         self.0.lifecycle.unload_by_request(model, dependents)
+    }
+
+    /// Whether there is a model of this name, served or not.
+    pub fn is_known(&self, model: &str) -> bool {
+        self.0.lifecycle.is_known(model)
     }
 
     /// Sets the source that updates the repository's folders before each poll. Must be called once.

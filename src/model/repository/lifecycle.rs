@@ -14,6 +14,7 @@ use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, model_directorie
 use crate::model::sequences::EnsembleParts;
 
 use super::control::{RepositoryControl, RepositorySource, is_model_name};
+use super::load_attempt::LoadRequest;
 use super::loader::ModelLoader;
 use super::uploads::Uploads;
 
@@ -66,14 +67,15 @@ impl ModelLifecycle {
     /// Loads a model at a client's request. If it is loaded, loads only what has changed.
     pub(super) fn load_by_request(&self, model: &str, config: Option<&str>) -> Result<(), Failure> {
         let control = self.explicit()?;
-        let absent = || Failure::Control(error::ControlFailure::Absent { model: model.to_owned() });
+        let absent = || {
+            let (model, directories) = (model.to_owned(), control.directories.clone());
+            Failure::Control(error::ControlFailure::Absent { model, directories })
+        };
         let directory = control.locate(model).ok_or_else(absent)?;
-        self.loader.load_model(model, &directory, config, false).map_err(|faults| {
+        self.loader.load_model(LoadRequest::new(model, &directory, config)).map_err(|faults| {
             let why = faults.iter().map(LoadError::load_reason).collect();
             Failure::Control(error::ControlFailure::Failed { model: model.to_owned(), why })
-        })?;
-        drop(self.catalog.edit(model, |entry| entry.uploaded.take()));
-        Ok(())
+        })
     }
 
     /// Allows load requests that carry files, up to `limit` bytes per request. The first limit stays.
@@ -99,8 +101,9 @@ impl ModelLifecycle {
     pub(super) fn load_files(&self, model: &str, config: &str, files: &[(PathBuf, Vec<u8>)]) -> Result<(), Failure> {
         self.explicit()?;
         let uploads = self.uploads().filter(|_| is_model_name(model));
-        let absent = || Failure::Control(error::ControlFailure::Absent { model: model.to_owned() });
-        uploads.ok_or_else(absent)?.load((&self.loader, &self.catalog), model, config, files)
+        let absent =
+            || Failure::Control(error::ControlFailure::Absent { model: model.to_owned(), directories: Vec::new() });
+        uploads.ok_or_else(absent)?.load(&self.loader, model, config, files)
     }
 
     /// Unloads a model at a client's request, with the members of an ensemble if `dependents` is set. A model that is not loaded counts as
@@ -116,15 +119,28 @@ impl ModelLifecycle {
 
     /// Unloads a model and its members. A member of another ensemble in service stays loaded.
     fn unload_with_members(&self, model: &str) {
-        let members = self.catalog.look(model, |entry| entry.members.clone()).unwrap_or_default();
-        self.unload(model);
-        for member in members {
-            let needs_it =
-                |_: &String, entry: &CatalogEntry| (entry.open && entry.members.contains(&member)).then_some(());
-            if self.catalog.collect(needs_it).is_empty() {
-                self.unload_with_members(&member);
+        let (mut waiting, mut seen) = (vec![model.to_owned()], BTreeSet::new());
+        while let Some(next) = waiting.pop() {
+            let needs_it = |_: &String, entry: &CatalogEntry| entry.served_members().contains(&next).then_some(());
+            let is_needed = next != model && !self.catalog.collect(needs_it).is_empty();
+            if is_needed || !seen.insert(next.clone()) {
+                continue;
             }
+            // The members of an ensemble that never served may have been loaded for it.
+            let members = |entry: &CatalogEntry| {
+                let served = entry.served_members();
+                served.into_iter().chain(entry.tried_members.iter().cloned()).collect::<Vec<_>>()
+            };
+            waiting.extend(self.catalog.look(&next, members).unwrap_or_default());
+            self.unload(&next);
         }
+    }
+
+    /// Whether there is a model of this name, served or not.
+    pub(super) fn is_known(&self, model: &str) -> bool {
+        let is_located = || self.control.get().is_some_and(|control| control.locate(model).is_some());
+        let was_loaded = |entry: &CatalogEntry| entry.model.is_some() || entry.status.is_some();
+        self.catalog.look(model, was_loaded).unwrap_or_default() || is_located()
     }
 
     fn explicit(&self) -> Result<&RepositoryControl, Failure> {
@@ -159,24 +175,34 @@ impl ModelLifecycle {
         });
     }
 
-    /// Takes a model out of service at once: its sequences end, and running requests are answered.
+    /// Takes a model out of service at once, and the ensembles that cannot run without it: their sequences end, and running requests are
+    /// answered.
     fn unload(&self, name: &str) {
-        // An ensemble cannot run without its members.
-        let needs_it = |ensemble: &String, entry: &CatalogEntry| {
-            (entry.open && entry.members.iter().any(|member| member == name)).then(|| ensemble.clone())
-        };
-        for ensemble in self.catalog.collect(needs_it) {
-            tracing::warn!(model = ensemble, member = name, "unloaded with its member");
-            self.unload(&ensemble);
+        let (mut waiting, mut seen) = (vec![name.to_owned()], BTreeSet::from([name.to_owned()]));
+        while let Some(next) = waiting.pop() {
+            self.unload_one(&next);
+            let needs_it = |ensemble: &String, entry: &CatalogEntry| {
+                entry.served_members().contains(&next).then(|| ensemble.clone())
+            };
+            for ensemble in self.catalog.collect(needs_it) {
+                if seen.insert(ensemble.clone()) {
+                    tracing::warn!(model = ensemble, member = next, "unloaded with its member");
+                    waiting.push(ensemble);
+                }
+            }
         }
+    }
+
+    /// Takes a model out of service. Its loads stay until no ensemble needs them.
+    fn unload_one(&self, name: &str) {
         let Some(gate) = self.catalog.look(name, |entry| Arc::clone(&entry.gate)) else { return };
         let _held = gate.lock();
-        let (was_served, model) = self.catalog.edit(name, |entry| {
+        let (was_served, model, uploaded) = self.catalog.edit(name, |entry| {
             let was_served = entry.open;
             entry.close();
-            (was_served, entry.model.clone())
+            (was_served, entry.model.clone(), entry.uploaded.take())
         });
-        drop(self.catalog.edit(name, |entry| entry.uploaded.take()));
+        drop(uploaded);
         let Some(model) = model else { return };
         let now = model.now();
         let keys: Vec<_> = model.loads().iter().map(|load| load.key).collect();
@@ -263,11 +289,11 @@ impl ModelLifecycle {
 
     /// Loads a served model again if its files changed. A configuration or files that a client sent still replace those of the repository.
     fn reload_one(&self, control: &RepositoryControl, name: &str) {
-        let given = |entry: &mut CatalogEntry| {
+        let given = |entry: &CatalogEntry| {
             let config = entry.served.as_ref().and_then(|served| served.config().map(str::to_owned));
             entry.uploaded.is_none().then_some(config)
         };
-        if let (Some(config), Some(path)) = (self.catalog.edit(name, given), control.locate(name)) {
+        if let (Some(Some(config)), Some(path)) = (self.catalog.look(name, given), control.locate(name)) {
             self.poll_one(&path, config.as_deref(), &mut BTreeSet::new());
         }
     }
@@ -314,7 +340,8 @@ impl ModelLifecycle {
         if is_unique == was_unique && (!is_unique || is_same()) {
             return;
         }
-        if let Err(faults) = self.loader.load_model(&name, path, config, true) {
+        let request = LoadRequest { wanted: true, ..LoadRequest::new(&name, path, config) };
+        if let Err(faults) = self.loader.load_model(request) {
             let serves = self.catalog.look(&name, |entry| entry.open).unwrap_or_default();
             for fault in faults {
                 if serves {

@@ -5,10 +5,13 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use parking_lot::Mutex;
+
+use crate::config::model::Draft;
 use crate::error::LoadError;
-use crate::model::catalog::{Catalog, CatalogEntry, Fingerprint, directories_of, model_directories};
+use crate::model::catalog::{Catalog, CatalogEntry, ModelSource, directories_of, model_directories};
 use crate::model::decide::Deciders;
 use crate::model::load::LoadedModel;
 use crate::model::runtime::{StartGate, Timer};
@@ -16,7 +19,9 @@ use crate::model::sequences::carry::Handover;
 use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, restart};
 use crate::recording::Recorder;
 
+use super::ensembles::check_circle;
 use super::instance_threads::{InstanceThreads, start_all};
+use super::load_attempt::{LoadAttempt, LoadRequest};
 use super::options::{RepositoryOptions, first_id_now};
 use super::preparer::{Faults, Prepared, VersionPreparer, chosen_versions};
 use super::resources::Resources;
@@ -28,6 +33,8 @@ pub(super) struct PendingLoad {
     /// Versions whose loads stay, because their files have not changed.
     kept: Vec<u64>,
     versions: Vec<u64>,
+    /// The configuration, if it is an ensemble.
+    ensemble: Option<Draft>,
 }
 
 /// Loads models into the catalog, and owns the threads of their instances.
@@ -42,6 +49,8 @@ pub(super) struct ModelLoader {
     threads: InstanceThreads,
     /// The repositories of the server. A model whose name is in two of them is not loaded from either.
     repositories: OnceLock<Vec<PathBuf>>,
+    /// Held while an ensemble goes into service, so that its members do not change from the check of circles until then.
+    binding: Mutex<()>,
     /// Whether the loader loads no more models.
     stopped: AtomicBool,
 }
@@ -62,6 +71,7 @@ impl ModelLoader {
             recorder: OnceLock::new(),
             threads: InstanceThreads::default(),
             repositories: OnceLock::new(),
+            binding: Mutex::default(),
             stopped: AtomicBool::new(false),
         }
     }
@@ -119,63 +129,67 @@ impl ModelLoader {
     pub(super) fn load(&self, directory: &Path) {
         let name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         // The catalog keeps the faults.
-        let _ = self.load_model(&name, directory, None, true);
+        let _ = self.load_model(LoadRequest { wanted: true, ..LoadRequest::new(&name, directory, None) });
     }
 
     /// Loads a model, or its versions that have changed. If that fails, the present loads continue to serve.
-    pub(in crate::model) fn load_model(
-        &self,
-        name: &str,
-        directory: &Path,
-        config: Option<&str>,
-        wanted: bool,
-    ) -> Result<(), Faults> {
-        self.load_within(&[], name, directory, config, wanted)?;
+    pub(super) fn load_model(&self, request: LoadRequest<'_>) -> Result<(), Faults> {
+        let name = request.name;
+        self.load_within(&[], request)?;
         self.retry_ensembles(name);
         self.renew_ensembles(name);
         Ok(())
     }
 
+    /// Loads a served model again, although none of its files has changed. If that fails, the present loads continue to serve.
+    pub(super) fn reload(&self, name: &str) -> Result<(), Faults> {
+        let Some(source) = self.catalog.look(name, CatalogEntry::served_source).flatten() else { return Ok(()) };
+        self.load_model(LoadRequest { name, source, wanted: false, force: true, uploaded: None })
+    }
+
     /// Loads a model. If it is an ensemble, loads its members first. `path`: the ensembles that this model is loaded for.
-    pub(super) fn load_within(
-        &self,
-        path: &[&str],
-        name: &str,
-        directory: &Path,
-        config: Option<&str>,
-        wanted: bool,
-    ) -> Result<(), Faults> {
-        // No gate is locked while the members load, so loads never wait for each other in a circle.
-        let unique = self.check_unique(name, directory);
-        let is_unique = unique.is_ok();
-        let of_members = unique.and_then(|()| self.load_members(path, name, directory, config));
-        let gate = self.catalog.edit(name, |entry| {
-            entry.wanted |= wanted;
-            Arc::clone(&entry.gate)
-        });
-        let _held = gate.lock();
-        if self.is_stopped() {
-            return Err(vec![LoadError::Runtime("the server is stopping".to_owned())]);
+    pub(super) fn load_within(&self, path: &[&str], mut request: LoadRequest<'_>) -> Result<(), Faults> {
+        let gate = self.catalog.edit(request.name, |entry| Arc::clone(&entry.gate));
+        loop {
+            // No gate is locked while the members load, so loads never wait for each other in a circle.
+            let ModelSource { directory, config } = &request.source;
+            let unique = self.check_unique(request.name, directory);
+            let members = unique.and_then(|()| self.load_members(path, request.name, directory, config.as_deref()));
+            let held = gate.lock();
+            if self.is_stopped() {
+                return Err(vec![LoadError::Runtime("the server is stopping".to_owned())]);
+            }
+            if request.force {
+                // Another load may have replaced the source while this one waited.
+                let served = self.catalog.look(request.name, CatalogEntry::served_source).flatten();
+                let Some(source) = served else { return Ok(()) };
+                if source != request.source {
+                    request.source = source;
+                    continue;
+                }
+            }
+            return self.attempt(LoadAttempt::begin(&self.catalog, held, request), members);
         }
-        self.catalog.edit(name, |entry| entry.loading = true);
-        let began = Instant::now();
-        let outcome = of_members.and_then(|()| self.prepare_changes(name, directory, config));
-        let took = began.elapsed();
-        self.catalog.edit(name, |entry| {
-            entry.loading = false;
-            if is_unique {
-                directory.clone_into(&mut entry.directory);
+    }
+
+    /// Prepares the loads of an attempt and takes them into service.
+    fn attempt(&self, mut attempt: LoadAttempt<'_>, members: Result<(), Faults>) -> Result<(), Faults> {
+        let (name, began) = (attempt.name(), Instant::now());
+        let prepared = members.and_then(|()| self.prepare_changes(&mut attempt));
+        attempt.note_time(began.elapsed());
+        let checked = prepared.and_then(|pending| self.check_ensembles(name, pending));
+        let has_changed = !matches!(checked, Ok(None));
+        let outcome = match checked {
+            Ok(Some(pending)) => self.serve(&mut attempt, pending),
+            Ok(None) => {
+                attempt.keep();
+                Ok(())
             }
-        });
-        let outcome = outcome.and_then(|pending| self.check_ensembles(name, pending));
-        let has_changed = !matches!(outcome, Ok(None));
-        let outcome = match outcome {
-            Ok(pending) => self.serve(name, pending, took),
-            Err(faults) => {
-                self.catalog.edit(name, |entry| entry.fail(name, faults.clone(), took));
-                Err(faults)
-            }
+            Err(faults) => Err(faults),
         };
+        if let Err(faults) = &outcome {
+            attempt.fail(faults);
+        }
         // A failed load of a name that only a client asked for gets no label in the metrics.
         if has_changed && (outcome.is_ok() || self.catalog.edit(name, |entry| entry.open || entry.wanted)) {
             self.resources.metrics.model_loaded(name, outcome.is_ok());
@@ -183,42 +197,20 @@ impl ModelLoader {
         outcome
     }
 
-    /// Loads a served model again, although none of its files has changed. If that fails, the present loads continue to serve.
-    pub(super) fn reload(&self, name: &str) -> Result<(), Faults> {
-        let is_served =
-            |entry: &mut CatalogEntry| Some((entry.directory.clone(), entry.served.take().filter(|_| entry.open)?));
-        let Some((directory, served)) = self.catalog.edit(name, is_served) else { return Ok(()) };
-        self.load_model(name, &directory, served.config(), false).inspect_err(|_| {
-            self.catalog.edit(name, |entry| {
-                entry.served.get_or_insert(served.clone());
-            });
-        })
-    }
-
     /// Prepares the versions that have changed. `None` if no file has changed.
-    fn prepare_changes(
-        &self,
-        name: &str,
-        directory: &Path,
-        config: Option<&str>,
-    ) -> Result<Option<PendingLoad>, Faults> {
-        let file = |e: std::io::Error| vec![LoadError::File { path: directory.to_owned(), what: e.to_string() }];
-        let print = Fingerprint::compute(directory, config).map_err(file)?;
-        let (model, served) = self.catalog.edit(name, |entry| {
-            entry.tried = Some(print.clone());
-            (entry.model.clone(), entry.served.clone().filter(|_| entry.open))
-        });
+    fn prepare_changes(&self, attempt: &mut LoadAttempt<'_>) -> Result<Option<PendingLoad>, Faults> {
+        let (print, served) = attempt.note_files()?;
         if served.as_ref() == Some(&print) {
             return Ok(None);
         }
-        let mut draft = self.preparer.draft(directory, config)?;
+        let ModelSource { directory, config } = &attempt.request.source;
+        let mut draft = self.preparer.draft(directory, config.as_deref())?;
         let auto = self.preparer.place(&mut draft)?;
         let versions = chosen_versions(&draft, directory)?;
-        self.catalog.edit(name, |entry| {
-            entry.known.extend(&versions);
-            entry.versions.clone_from(&versions);
-        });
-        let model = model.unwrap_or_else(|| self.new_model(name));
+        attempt.note_versions(&versions);
+        attempt.note_members(draft.members());
+        let name = attempt.name();
+        let model = self.catalog.model(name).unwrap_or_else(|| self.new_model(name));
         let serves = |version: u64| model.loads().iter().any(|l| l.version == version && !l.is_retired());
         let same = |version: u64| served.as_ref().is_some_and(|served| served.is_same(&print, version));
         let (kept, fresh): (Vec<u64>, Vec<u64>) = versions.iter().partition(|v| serves(**v) && same(**v));
@@ -226,16 +218,20 @@ impl ModelLoader {
             .into_iter()
             .map(|v| self.preparer.prepare(&model, &draft, v, &auto))
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Some(PendingLoad { model, prepared, kept, versions }))
+        let ensemble = Some(draft).filter(Draft::is_ensemble);
+        Ok(Some(PendingLoad { model, prepared, kept, versions, ensemble }))
     }
 
     // === start of service ===
 
-    fn serve(&self, name: &str, pending: Option<PendingLoad>, took: Duration) -> Result<(), Faults> {
-        let Some(PendingLoad { model, prepared, kept, versions }) = pending else {
-            self.catalog.edit(name, |entry| entry.faults.clear());
-            return Ok(());
-        };
+    /// Takes the new loads into service, all or none.
+    fn serve(&self, attempt: &mut LoadAttempt<'_>, pending: PendingLoad) -> Result<(), Faults> {
+        let PendingLoad { model, prepared, kept, versions, ensemble } = pending;
+        // Two ensembles that load at the same time must not close a circle together.
+        let _alone = ensemble.as_ref().map(|_| self.binding.lock());
+        if let Some(draft) = &ensemble {
+            check_circle(&self.catalog, &[attempt.name()], draft)?;
+        }
         let is_old = |l: &&Arc<LoadedModel>| !l.is_retired() && !kept.contains(&l.version);
         let old: Vec<Arc<LoadedModel>> = model.loads().iter().filter(is_old).cloned().collect();
         let fresh: Vec<Arc<LoadedModel>> = prepared.iter().map(|of| Arc::clone(&of.load)).collect();
@@ -248,19 +244,20 @@ impl ModelLoader {
                 let now = model.now();
                 new.iter().chain([&load]).for_each(|load: &Arc<LoadedModel>| model.retire(load.key, now));
                 handover.withdraw(&model);
-                self.catalog.edit(name, |entry| entry.fail(name, vec![fault.clone()], took));
                 return Err(vec![fault]);
             }
-            load.metrics.loaded(took);
+            load.metrics.loaded(attempt.took());
             new.push(load);
         }
         if let Some((store, load)) = self.resources.options.store.as_ref().zip(new.last()) {
             restart::take_ended(&model, store, load.key);
         }
-        self.catalog.edit(name, |entry| entry.take(name, &model, versions.clone(), took));
+        let replaced = attempt.commit(&model, versions.clone());
         self.catalog.refresh_headers();
         handover.complete(&model);
-        tracing::info!(model = name, ?versions, ?kept, seconds = took.as_secs_f64(), "loaded");
+        drop(replaced);
+        let (model, seconds) = (attempt.name(), attempt.took().as_secs_f64());
+        tracing::info!(model, ?versions, ?kept, seconds, "loaded");
         Ok(())
     }
 

@@ -2,8 +2,9 @@
 //!
 //! - `facade`: [`Repository`], the interface for the rest of the server. `options`: how models are loaded; `live_options`: what of it changes
 //!   while the server runs. `resources`: the resources that all models share.
-//! - `loader`: loads a model; all its changed versions go into service together, once all are ready. `preparer`: makes a load of one
-//!   version. `placer`: finds devices and graphs for its instances. `instance_threads`: the threads of all instances.
+//! - `loader`: loads a model; all its changed versions go into service together, once all are ready. `load_attempt`: what one load of a
+//!   model writes to the catalog. `preparer`: makes a load of one version. `placer`: finds devices and graphs for its instances.
+//!   `instance_threads`: the threads of all instances.
 //! - `caches`: which loads keep their answers. `rates`: which loads wait for resources before a run.
 //! - `ensembles`: finds the members of an ensemble, and plans the ensemble for them. `ensemble_loads`: loads members first, and checks
 //!   their new loads against the ensembles in service.
@@ -26,6 +27,7 @@ mod initializers;
 mod instance_threads;
 mod lifecycle;
 mod live_options;
+mod load_attempt;
 mod loader;
 mod model_calls;
 mod options;
@@ -40,6 +42,10 @@ mod rates;
 mod resources;
 mod shared_models;
 mod uploads;
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests;
 
 pub use control::{RepositoryControl, RepositorySource};
 pub use facade::Repository;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::error::{ControlFailure, Failure, LoadError};
-use crate::model::catalog::{Catalog, UploadedBytes, UploadedModel};
+use crate::model::catalog::{UploadedBytes, UploadedModel};
 
+use super::load_attempt::LoadRequest;
 use super::loader::ModelLoader;
 
 /// The limit for all uploaded models together, as a multiple of the limit per request.
@@ -28,7 +29,7 @@ impl Uploads {
     /// Loads a model from these files. Their paths are relative to its directory. The repository's own files of the model are ignored.
     pub(super) fn load(
         &self,
-        (loader, catalog): (&ModelLoader, &Catalog),
+        loader: &ModelLoader,
         model: &str,
         config: &str,
         files: &[(PathBuf, Vec<u8>)],
@@ -42,17 +43,8 @@ impl Uploads {
             )])
         })?;
         let uploaded = UploadedModel::write(model, files, counted).map_err(|error| failed(vec![error.to_string()]))?;
-        let before = catalog.look(model, |entry| entry.directory.clone());
-        let loaded = loader.load_model(model, &uploaded.directory(), Some(config), false);
-        let replaced = catalog.edit(model, |entry| match &loaded {
-            Ok(()) => entry.uploaded.replace(uploaded),
-            Err(_) => {
-                entry.directory = before.unwrap_or_default();
-                Some(uploaded)
-            }
-        });
-        // Folders are removed without holding the catalog's lock.
-        drop(replaced);
+        let request = LoadRequest::new(model, &uploaded.directory(), Some(config));
+        let loaded = loader.load_model(LoadRequest { uploaded: Some(uploaded), ..request });
         loaded.map_err(|faults| failed(faults.iter().map(LoadError::to_string).collect()))
     }
 }

@@ -237,3 +237,56 @@ fn a_members_new_load_takes_no_sequence_from_an_ensemble() {
         assert_eq!(rig.value("ab", 1, 1, |_| {}).unwrap(), 11, "{when}");
     }
 }
+
+/// A step that waited too long behind a batch of its member never ran, so the sequence is as it was.
+#[test]
+fn a_step_that_expires_in_a_members_queue_leaves_the_sequence_as_it_was() {
+    let blocked = Arc::new((parking_lot::Mutex::new(false), parking_lot::Condvar::new()));
+    let (seen, runs) = (Arc::clone(&blocked), Arc::new(AtomicU64::new(0)));
+    let count = Arc::clone(&runs);
+    let hook: RunHook = Arc::new(move |_: &Shape| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let mut is_blocked = seen.0.lock();
+        while *is_blocked {
+            seen.1.wait(&mut is_blocked);
+        }
+    });
+    let models = [("one", "", ensemble("one", &["a"], "")), ("a", "accumulate INT32", both_ways(4, LONG)[2].2.clone())];
+    let clock = Clock::manual();
+    let rig = EnsembleRig::with(&models, clock.clone(), Some(hook));
+    let toml = "[sequence]\nidle = \"never\"\non_cancel = \"keep\"\n[queue]\nexpire = \"reject\"\n";
+    fs_err::write(rig.folder.path().join("a/sequor.toml"), toml).unwrap();
+    rig.repository.load(&rig.folder.path().join("a"));
+    assert_eq!(rig.value("one", 1, 5, |s| s.start = true).unwrap(), 5);
+    *blocked.0.lock() = true;
+    let mut alone = request("a", 9, 1, |s| s.start = true);
+    alone.inputs[0].name = "INPUT".to_owned();
+    let before = runs.load(Ordering::SeqCst);
+    let alone = rig.repository.submit(alone).unwrap();
+    while runs.load(Ordering::SeqCst) == before {
+        std::thread::yield_now();
+    }
+    let mut step = request("one", 1, 7, |_| {});
+    step.timeout = Some(Duration::from_secs(1));
+    let late = rig.repository.submit(step).unwrap();
+    let late = std::thread::scope(|scope| {
+        let late = scope.spawn(move || answer(late));
+        while !late.is_finished() {
+            clock.advance(Duration::from_secs(2));
+            rig.repository.tick();
+            std::thread::yield_now();
+        }
+        late.join().unwrap()
+    });
+    *blocked.0.lock() = false;
+    blocked.1.notify_all();
+    match late {
+        Err(Failure::Member { member, ended, may_retry, why, .. }) => {
+            assert_eq!((member.as_str(), ended, may_retry), ("a", false, true));
+            assert!(matches!(*why, Failure::Refused(of) if matches!(of.refusal, Refusal::QueueTimeout { .. })));
+        }
+        other => panic!("{other:?}"),
+    }
+    answer(alone).unwrap();
+    assert_eq!(rig.value("one", 1, 7, |_| {}).unwrap(), 12, "sent again, it succeeds");
+}

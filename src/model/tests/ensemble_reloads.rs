@@ -6,14 +6,14 @@ use crate::error::{ControlFailure, Failure};
 use crate::model::*;
 
 /// Lets clients load models of this rig.
-fn explicit(rig: EnsembleRig) -> EnsembleRig {
+pub(super) fn explicit(rig: EnsembleRig) -> EnsembleRig {
     let directories = vec![rig.folder.path().to_owned()];
     rig.repository.govern(RepositoryControl { directories, mode: ControlMode::Explicit });
     rig
 }
 
 /// Loads a model again, and returns the faults.
-fn load(rig: &EnsembleRig, model: &str) -> Vec<String> {
+pub(super) fn load(rig: &EnsembleRig, model: &str) -> Vec<String> {
     match rig.repository.load_by_request(model, None) {
         Ok(()) => Vec::new(),
         Err(Failure::Control(ControlFailure::Failed { why, .. })) => why,

@@ -7,6 +7,7 @@ mod cancellation;
 mod captures;
 mod displaced_states;
 mod ensemble_bounds;
+mod ensemble_circles;
 mod ensemble_inline;
 mod ensemble_reloads;
 mod ensembles;

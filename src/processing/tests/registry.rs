@@ -62,6 +62,8 @@ struct LoadedModels {
     chains: Mutex<Vec<Chain>>,
     /// Whether the next loads succeed, in order. Loads after these succeed.
     succeed: Mutex<VecDeque<bool>>,
+    /// A model that another thread loads for the first time during the next load.
+    beside: Mutex<Option<&'static str>>,
 }
 
 /// The models, in the form that the registry takes.
@@ -80,6 +82,9 @@ impl PlaceModels for LoadedModelsOf {
     fn restore_files(&self, _: &[PinnedFile]) {}
 
     fn reload(&self, model: &str) -> Result<(), String> {
+        if let Some(beside) = self.0.beside.lock().take() {
+            self.0.load(beside);
+        }
         if !self.0.succeed.lock().pop_front().unwrap_or(true) {
             return Err("no graph".to_owned());
         }
@@ -310,4 +315,20 @@ fn the_previous_plug_in_file_is_restored_even_if_a_model_fails_to_reload() {
     models.succeed.lock().extend([true, false, false]);
     models.registry().replace("guest", wider("16B"), "local").unwrap_err();
     assert!(fs_err::read(&file).unwrap() == first);
+}
+
+#[test]
+fn a_failed_version_is_taken_back_from_a_model_that_loaded_with_it_meanwhile() {
+    let models = LoadedModels::new(PlaceRules { strikes: 3, ..PlaceRules::default() });
+    let registry = models.registry();
+    registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+    models.load("m");
+    let first = registry.show("guest").unwrap().sha256;
+    *models.beside.lock() = Some("n");
+    models.succeed.lock().push_back(false);
+    registry.replace("guest", wider("16B"), "local").unwrap_err();
+    let places = registry.places("guest");
+    let serving = places.iter().filter(|place| !place.is_retired());
+    let serving: Vec<(&str, bool)> = serving.map(|place| (place.model(), place.sha256() == first)).collect();
+    assert_eq!(serving, [("m", true), ("n", true)]);
 }

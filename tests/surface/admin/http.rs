@@ -75,6 +75,17 @@ async fn sequences_are_asked_for_by_number_or_text() {
 }
 
 #[tokio::test]
+async fn a_model_is_unloaded_only_if_there_is_one_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("broken/1")).unwrap();
+    let rig = Rig::new(RigOptions { models: Some(folder.path()), explicit: true, ..RigOptions::default() });
+    let (status, body) = rig.ask("POST /admin/models/nope/unload", b"").await;
+    assert_eq!((status, &body["error"]), (404, &json!("there is no model nope")));
+    assert_eq!(last_change(&rig).await, ("model unload".to_owned(), "nope".to_owned()));
+    assert_eq!(rig.ask("POST /admin/models/broken/unload", b"").await.0, 200, "it need not be loaded");
+}
+
+#[tokio::test]
 async fn wrong_admin_requests_are_refused_with_a_status_and_a_reason() {
     let rig = open();
     let refused = async |request: &str, body: &[u8]| {

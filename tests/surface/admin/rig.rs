@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use sequor::backend::mock::MockBackend;
 use sequor::config::server::Drain;
+use sequor::config::server::file::ControlMode;
 use sequor::config::units::Span;
-use sequor::model::{Repository, RepositoryOptions};
+use sequor::model::{Repository, RepositoryControl, RepositoryOptions};
 use sequor::server::{
     Addresses, AdminOptions, ApiKeys, Drained, Listeners, RunningServer, ServerOptions, Stop, Tls, local, start,
 };
@@ -36,6 +37,8 @@ pub(super) struct RigOptions<'w> {
     pub(super) plugins_dir: Option<&'w Path>,
     /// A model repository.
     pub(super) models: Option<&'w Path>,
+    /// Whether models of that repository are loaded and unloaded by request.
+    pub(super) explicit: bool,
     pub(super) tls: Option<Tls>,
 }
 
@@ -46,6 +49,8 @@ impl Rig {
             Repository::new(Arc::new(MockBackend::default()), RepositoryOptions::default(), metrics.clone()).unwrap();
         if let Some(folder) = options.models {
             repository.load_all(folder).unwrap();
+            let mode = if options.explicit { ControlMode::Explicit } else { ControlMode::None };
+            repository.govern(RepositoryControl { mode, directories: vec![folder.to_owned()] });
         }
         let wanted = Addresses { http: Some(local(0)), admin: Some(local(0)), ..Addresses::default() };
         let (stop, stopped) = mpsc::channel(2);

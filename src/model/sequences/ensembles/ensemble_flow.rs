@@ -10,7 +10,7 @@
 
 use std::sync::{Arc, Weak};
 
-use sequor_core::{EndReason, Req, Seq, Time};
+use sequor_core::{EndReason, Refusal, Req, Seq, Time};
 
 use crate::ensemble::{EnsembleGate, EnsembleGates, EnsemblePlan, FlowProgress, GatedRequest, MemberStep};
 use crate::error::Failure;
@@ -400,7 +400,24 @@ impl StepReply for EnsembleFlow {
                 self.leave(EnsembleGate::Step(step), thread);
                 self.go_on(thread);
             }
-            Err(failure) => self.fail(step, failure, thread),
+            Err(failure) => {
+                if never_ran(&failure) {
+                    self.state.lock().advanced.retain(|of| *of != step);
+                }
+                self.fail(step, failure, thread);
+            }
         }
+    }
+}
+
+/// Whether a member refused a step before it ran, and the member's sequence is as it was.
+fn never_ran(failure: &Failure) -> bool {
+    match failure {
+        // A member whose sequence ends with the step says that it may not be retried.
+        Failure::Refused(refused) => {
+            refused.may_retry && matches!(refused.refusal, Refusal::QueueTimeout { .. } | Refusal::Policy(_))
+        }
+        Failure::Member { ended, .. } => !ended,
+        _ => false,
     }
 }

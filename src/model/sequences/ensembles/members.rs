@@ -60,6 +60,9 @@ pub(in crate::model) trait Member: Debug + Send + Sync {
     /// Records that one more ensemble has this model as a member.
     fn join_ensemble(&self);
 
+    /// The members of all its loads that are ensembles.
+    fn members(&self) -> Vec<Arc<dyn Member>>;
+
     /// Records that a load of an ensemble is gone. With the last one, a deferred unload of this member takes effect.
     fn leave_ensemble(self: Arc<Self>);
 }
@@ -91,7 +94,7 @@ pub(in crate::model) trait EnsembleParts {
     /// Releases the members of a load that is gone.
     fn release_members(&self, load: LoadId);
 
-    /// Retires a load that has no successor, once no ensemble needs it.
+    /// Retires a load that has no successor, once no ensemble needs it. Members of themselves would wait for each other, so they do not wait.
     fn retire_after_ensembles(self: &Arc<Self>, load: LoadId, until: Time);
 
     /// Starts the flow of a request whose turn has arrived. Its first steps may be left to `thread`.
@@ -198,6 +201,21 @@ impl MemberSequences {
         followups.into_iter().for_each(|followup| followup());
         starts.into_iter().for_each(|(member, req)| member.cancel_step(req));
     }
+}
+
+/// Whether a model is a member of itself, at any depth.
+pub(in crate::model::sequences) fn contains_itself(model: &dyn Member) -> bool {
+    let (mut waiting, mut seen) = (model.members(), Vec::new());
+    while let Some(next) = waiting.pop() {
+        if std::ptr::addr_eq(Arc::as_ptr(&next), std::ptr::from_ref(model)) {
+            return true;
+        }
+        if !seen.iter().any(|of| is_same(of, &next)) {
+            waiting.extend(next.members());
+            seen.push(next);
+        }
+    }
+    false
 }
 
 fn is_same(one: &Arc<dyn Member>, other: &Arc<dyn Member>) -> bool {

@@ -14,6 +14,6 @@ pub(in crate::model) use members::{EnsembleParts, Member};
 
 pub(in crate::model::sequences) use ensemble_flow::{EnsembleFlow, EnsembleMembers, FlowGuard, FlowRequest, FlowState};
 pub(in crate::model::sequences) use members::{
-    FlowHost, Followup, MemberCall, MemberSequences, MemberUses, Reservation, SequenceHolder,
+    FlowHost, Followup, MemberCall, MemberSequences, MemberUses, Reservation, SequenceHolder, contains_itself,
 };
 pub(in crate::model::sequences) use reply_to::{Reply, ReplyTo};

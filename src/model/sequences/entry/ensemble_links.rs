@@ -11,7 +11,7 @@ use crate::model::execute::RunTimes;
 use crate::model::load::RequestFacts;
 use crate::model::request::{InferRequest, intake};
 use crate::model::sequences::ensembles::{
-    EnsembleMembers, EnsembleParts, FlowHost, Followup, Member, MemberCall, ReplyTo, Reservation,
+    EnsembleMembers, EnsembleParts, FlowHost, Followup, Member, MemberCall, ReplyTo, Reservation, contains_itself,
 };
 use crate::model::sequences::jobs::RequestOrigin;
 use crate::model::sequences::scheduler::{ActingThread, ModelScheduler};
@@ -39,7 +39,7 @@ impl EnsembleParts for ModelScheduler {
     }
 
     fn retire_after_ensembles(self: &Arc<Self>, load: LoadId, until: Time) {
-        let is_deferred = self.uses.lock().defer(load, until);
+        let is_deferred = !contains_itself(&**self) && self.uses.lock().defer(load, until);
         if !is_deferred {
             self.retire(load, until);
         }
@@ -108,6 +108,10 @@ impl Member for ModelScheduler {
 
     fn join_ensemble(&self) {
         self.uses.lock().add();
+    }
+
+    fn members(&self) -> Vec<Arc<dyn Member>> {
+        self.members.lock().iter().flat_map(|(_, members)| &members.models).cloned().collect()
     }
 
     fn leave_ensemble(self: Arc<Self>) {

@@ -1,0 +1,3 @@
+//! Tests loads and reloads of one name: what they leave behind, and what they do when they meet.
+
+mod attempts;
