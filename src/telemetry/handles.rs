@@ -388,6 +388,7 @@ pub const fn ended_reason(why: EndReason) -> &'static str {
         EndReason::Member => "member_failed",
         EndReason::Broken => "step_failed",
         EndReason::NotFinite => "state_not_finite",
+        EndReason::NoSlot => "backlog_timeout",
     }
 }
 

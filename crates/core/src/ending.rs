@@ -35,10 +35,12 @@ pub enum EndReason {
     Broken,
     /// A step left a state with a NaN or an infinity. Its load checks for these.
     NotFinite,
+    /// No slot was free in time. Stores keep the number of a reason, so a new one goes last.
+    NoSlot,
 }
 
 impl EndReason {
-    pub const ALL: [EndReason; 15] = [
+    pub const ALL: [EndReason; 16] = [
         EndReason::End,
         EndReason::Idle,
         EndReason::Restarted,
@@ -54,6 +56,7 @@ impl EndReason {
         EndReason::Member,
         EndReason::Broken,
         EndReason::NotFinite,
+        EndReason::NoSlot,
     ];
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -43,14 +43,19 @@ pub fn open(directory: &Path, limit: u64, patience: Duration) -> Result<OpenedSt
         let open: Box<OpenDatabase> = Box::new(move || open_file(&file));
         DiskTier::open(path.clone(), open, limit)
     };
-    let until = Instant::now() + patience;
+    let (until, mut has_said) = (Instant::now() + patience, false);
     loop {
         match opens() {
             Ok(tier) => {
                 shrink(&tier, &file)?;
                 return Ok(OpenedStore { tier, set_aside: None });
             }
-            Err(TierError::InUse { .. }) if Instant::now() < until => std::thread::sleep(LOOK),
+            Err(TierError::InUse { by, .. }) if Instant::now() < until => {
+                if !std::mem::replace(&mut has_said, true) {
+                    tracing::warn!("waiting up to {patience:?} for {path}: {by} has it open");
+                }
+                std::thread::sleep(LOOK);
+            }
             Err(damage @ TierError::Damaged { .. }) => {
                 let aside = set_aside(&file).map_err(|e| failed(&file, &e))?;
                 return Ok(OpenedStore { tier: opens()?, set_aside: Some((damage, aside)) });
@@ -67,7 +72,7 @@ fn shrink(tier: &DiskTier, file: &Path) -> Result<(), TierError> {
 }
 
 fn failed(path: &Path, error: &io::Error) -> TierError {
-    TierError::Io { path: path.display().to_string(), what: error.to_string() }
+    TierError::io(path.display().to_string(), error)
 }
 
 fn make_directory(directory: &Path) -> io::Result<()> {
@@ -103,11 +108,12 @@ fn open_file(path: &Path) -> Result<Database, TierError> {
 }
 
 fn of_open(path: &Path, error: DatabaseError) -> TierError {
+    let by = || user_of(path).unwrap_or_else(|| "another process".to_owned());
     let path = path.display().to_string();
     match error {
-        DatabaseError::DatabaseAlreadyOpen => TierError::InUse { path },
+        DatabaseError::DatabaseAlreadyOpen => TierError::InUse { by: by(), path },
         // The file is shorter than its own header requires, or is not a store.
-        DatabaseError::Storage(StorageError::Io(e)) if !is_damage(&e) => TierError::Io { path, what: e.to_string() },
+        DatabaseError::Storage(StorageError::Io(e)) if !is_damage(&e) => TierError::io(path, &e),
         other => TierError::Damaged { path, what: other.to_string() },
     }
 }
@@ -115,4 +121,56 @@ fn of_open(path: &Path, error: DatabaseError) -> TierError {
 /// Whether redb reports a file that is not a store or is incomplete.
 fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+}
+
+/// The process that has locked a file, as far as /proc says.
+fn user_of(path: &Path) -> Option<String> {
+    let inode = std::fs::metadata(path).ok()?.ino();
+    let pid = locker(&std::fs::read_to_string("/proc/locks").ok()?, inode)?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(format!("pid {pid} ({})", name.trim()))
+}
+
+/// The process that has a lock on this inode, from a table like /proc/locks. The kernel gives 0 or less for one that it may not name.
+fn locker(table: &str, inode: u64) -> Option<u32> {
+    let of_line = |line: &str| {
+        let mut words = line.split_whitespace().skip(4);
+        let (pid, file) = (words.next()?, words.next()?);
+        let is_it = file.rsplit(':').next()?.parse() == Ok(inode);
+        pid.parse().ok().filter(|pid| is_it && *pid > 0)
+    };
+    table.lines().filter(|line| !line.contains("->")).find_map(of_line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_that_locks_a_file_is_found_in_the_table_of_locks() {
+        let table = "1: POSIX  ADVISORY  WRITE 812 fe:00:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 26356 fe:00:1311 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 9 fe:00:1400 0 EOF\n3: FLOCK  ADVISORY  WRITE -1 fe:00:88 0 EOF\n";
+        assert_eq!(
+            [1311, 77, 88, 1400, 5].map(|inode| locker(table, inode)),
+            [Some(26356), Some(812), None, None, None]
+        );
+    }
+
+    #[test]
+    fn a_store_in_use_names_its_user_and_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = open(folder.path(), 1 << 20, Duration::ZERO).unwrap();
+        let error = open(folder.path(), 1 << 20, Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("sequences.redb is in use by ") && error.contains("--state-dir of its own"), "{error}");
+        #[cfg(target_os = "linux")]
+        assert!(error.contains(&format!("pid {} (", std::process::id())), "{error}");
+        drop(held);
+    }
+
+    #[test]
+    fn an_error_of_the_system_has_no_number() {
+        let full = io::Error::from_raw_os_error(28);
+        let TierError::Io { what, .. } = failed(Path::new("st"), &full) else { panic!("it is of the disk") };
+        assert_eq!(what, "No space left on device");
+    }
 }

@@ -7,7 +7,7 @@
 //! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only.
 //! - `shared`: a store that several servers share.
 //! - `writer`: combines the changes of all models at one time into one commit. `smaller_commits`: what follows a
-//!   failed one. `owed`: changes of failed commits that are tried again later.
+//!   failed one. `owed`: changes of failed commits that are tried again later. `trouble`: whether the store fails to write now.
 
 mod contract;
 mod disk;
@@ -20,6 +20,7 @@ mod smaller_commits;
 mod succession;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod writer;
 #[cfg(test)]
 mod writer_tests;
@@ -34,4 +35,5 @@ pub use shared::{
     SharedStore, SharedTier, SharedUsage, UnownedSequence,
 };
 pub use succession::{Successions, VersionDigest};
+pub use trouble::StoreTrouble;
 pub use writer::{AfterTake, ClosedTask, FailedChanges, GroupWriter, TakenState, find, task_panicked};

@@ -98,7 +98,7 @@ impl DiskTier {
         let Some(mut database) = at.take().and_then(Arc::into_inner) else { return Ok(()) };
         let compacted = database.compact();
         *at = Some(Arc::new(database));
-        compacted.map(drop).map_err(|e| TierError::Io { path: self.path.clone(), what: e.to_string() })
+        compacted.map(drop).map_err(|e| TierError::io(self.path.clone(), &e))
     }
 
     /// Reads the heads of these keys again, if the file may have others than are known here.
@@ -141,7 +141,7 @@ impl DiskTier {
                 drop(self.database.lock().take());
                 match e {
                     redb::Error::Corrupted(what) => damaged(what),
-                    other => TierError::Io { path: self.path.clone(), what: other.to_string() },
+                    other => TierError::io(self.path.clone(), &other),
                 }
             },
         )
@@ -238,6 +238,11 @@ impl Tier for DiskTier {
 
     fn running_time(&self) -> RunningTime {
         self.kept.lock().running
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let of = rustix::fs::statvfs(self.path.as_str()).ok()?;
+        Some(of.f_bavail.saturating_mul(of.f_frsize))
     }
 
     fn usage(&self) -> TierUsage {
