@@ -52,7 +52,8 @@ pub fn open(directory: &Path, limit: u64, patience: Duration) -> Result<OpenedSt
             }
             Err(TierError::InUse { by, .. }) if Instant::now() < until => {
                 if !std::mem::replace(&mut has_said, true) {
-                    tracing::warn!("waiting up to {patience:?} for {path}: {by} has it open");
+                    let seconds = patience.as_secs();
+                    tracing::warn!("waiting up to {seconds} s for {path}: {by} has it open");
                 }
                 std::thread::sleep(LOOK);
             }

@@ -35,11 +35,12 @@ impl StoreTrouble {
 pub(super) struct StoreHealth(Mutex<Option<StoreTrouble>>);
 
 impl StoreHealth {
-    /// Notes the outcome of an attempt to write. An error that is about one state, and not about the store, is no trouble.
-    pub(super) fn note(&self, outcome: Result<(), &TierError>) {
+    /// Notes the outcome of an attempt to write. An error that is about one state, and not about the store, is no trouble. A store at its limit
+    /// still removes, so there only a written state (`has_state`) shows that it has room again.
+    pub(super) fn note(&self, outcome: Result<(), &TierError>, has_state: bool) {
         let mut held = self.0.lock();
         match outcome {
-            Ok(()) => *held = None,
+            Ok(()) => *held = held.take().filter(|of| matches!(of.error, TierError::Full { .. }) && !has_state),
             Err(TierError::Fenced | TierError::Checksum { .. } | TierError::Closed) => {}
             Err(error) => {
                 let (since, waiting) = held.as_ref().map_or((SystemTime::now(), 0), |of| (of.since, of.waiting));
@@ -67,19 +68,24 @@ mod tests {
     #[test]
     fn a_trouble_begins_with_the_first_failure_and_ends_with_a_success() {
         let health = StoreHealth::default();
-        health.note(Err(&TierError::Fenced));
+        health.note(Err(&TierError::Fenced), true);
         assert_eq!(health.trouble(), None, "the store works");
-        health.note(Err(&TierError::io("st".to_owned(), &"full")));
+        health.note(Err(&TierError::io("st".to_owned(), &"full")), true);
         let first = health.trouble().unwrap();
         health.waits(639);
-        health.note(Err(&TierError::io("st".to_owned(), &"still full")));
+        health.note(Err(&TierError::io("st".to_owned(), &"still full")), true);
         let then = health.trouble().unwrap();
         assert_eq!((then.since, then.waiting), (first.since, 639));
         assert_eq!(then.error.to_string(), "st: still full");
         let at_noon = StoreTrouble { since: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(43_200), ..then };
         let expected = "state.dir: still full since 12:00:00; 639 changes wait, models with when = \"step\" refuse";
         assert_eq!(at_noon.warning("state.dir"), expected);
-        health.note(Ok(()));
+        health.note(Ok(()), false);
+        assert_eq!(health.trouble(), None);
+        health.note(Err(&TierError::Full { needed: 2, used: 1, limit: 1 }), true);
+        health.note(Ok(()), false);
+        assert!(health.trouble().is_some(), "a removal needs no room");
+        health.note(Ok(()), true);
         assert_eq!(health.trouble(), None);
     }
 }

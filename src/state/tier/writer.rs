@@ -319,7 +319,7 @@ fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits, health: &StoreHe
     while let Some(tasks) = queue.next(owed.due_in()) {
         commit(tier, &mut owed, &mut smaller, tasks, health);
         if let Some(outcome) = owed.try_due(tier) {
-            health.note(outcome.as_ref().map(|()| ()));
+            health.note(outcome.as_ref().map(|()| ()), false);
         }
         health.waits(owed.len());
     }
@@ -341,7 +341,9 @@ fn commit(
     let GatheredChanges { changes, of_takers, waiting } = gathered;
     if !changes.is_empty() {
         // Before the callbacks: who learns of a failure finds it here.
-        health.note(failed.values().next().map_or(Ok(()), Err));
+        let of_store = failed.values().find(|error| **error != TierError::Fenced).or_else(|| failed.values().next());
+        let has_state = changes.iter().any(|change| matches!(change, TierChange::Put { .. }));
+        health.note(of_store.map_or(Ok(()), Err), has_state);
     }
     for waits in waiting {
         match waits {
