@@ -360,7 +360,7 @@ fn past(why: EndReason) -> &'static str {
         EndReason::Member => "was ended when a member of the ensemble failed",
         EndReason::Broken => "was ended by a failed step",
         EndReason::NotFinite => "was ended because its state became NaN or infinite",
-        EndReason::NoSlot => "was refused because no slot became free in time",
+        EndReason::NoSlot => "got no slot in time, and ended",
     }
 }
 

@@ -91,7 +91,7 @@ fn store_cases() -> Vec<(&'static str, Failure)> {
             },
         ),
         ("not-stored-at-start", not_stored(&id, true)),
-        ("not-stored", not_stored(&id, false)),
+        ("not-stored-ended", not_stored(&id, false)),
     ]
 }
 
