@@ -34,6 +34,9 @@ pub enum Failure {
     /// The store failed. The sequence is unchanged.
     #[error("the store of sequences failed: {why}")]
     Store { model: String, id: Id, why: String },
+    /// The state after this request could not be stored, so its sequence ended. A START did not take effect.
+    #[error("the state of sequence {id} could not be stored: {why}")]
+    NotStored { model: String, id: Id, start: bool, fault: StoreFault, why: String },
     /// The client has reached its maximum number of live sequences.
     #[error("{limit} live sequences of one client")]
     PeerSequences { model: String, id: Id, limit: u64 },
@@ -65,6 +68,17 @@ pub enum Failure {
     /// An internal error of the server.
     #[error("{0}")]
     Internal(String),
+}
+
+/// What kept a state from being stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreFault {
+    /// The store has as many bytes as it may have.
+    Limit,
+    /// The disk of the store failed, or is full.
+    Disk,
+    /// The Redis of the store failed.
+    Redis,
 }
 
 /// Why a sequence cannot begin with a copy of another one's state.

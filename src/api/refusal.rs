@@ -45,7 +45,7 @@ pub(crate) fn reason(failure: &Failure) -> &'static str {
         Failure::StateNotFinite { .. } => ended_reason(EndReason::NotFinite),
         Failure::NotCopied { .. } => "not_copied",
         Failure::NotResumed { .. } => "not_resumed",
-        Failure::Store { .. } => "store_failed",
+        Failure::Store { .. } | Failure::NotStored { .. } => "store_failed",
         Failure::Limit(
             ExceededLimit::InFlight { .. } | ExceededLimit::QueuedBytes { .. } | ExceededLimit::AnswerBytes { .. },
         ) => QUEUE_FULL,
@@ -78,7 +78,10 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
         Failure::StateMemory { .. }
         | Failure::DeviceMemory { .. }
         | Failure::Store { .. }
+        | Failure::NotStored { start: true, .. }
         | Failure::PeerSequences { .. } => Retry::After(RETRY_AFTER),
+        // The sequence has ended: the same step would find none.
+        Failure::NotStored { .. } => Retry::Never,
         Failure::NotCopied { why: NotCopied::NotYet | NotCopied::Gone, .. } => Retry::After(RETRY_AFTER),
         Failure::Member { may_retry, why, .. } => match retry(why) {
             Retry::After(_) if !may_retry => Retry::Never,

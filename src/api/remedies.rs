@@ -1,7 +1,11 @@
 //! What prevents an end or a refusal: for each reason the settings to change and where they are. `docs/troubleshoot.md` has the same reasons,
 //! with more words.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
+
+use crate::error::StoreFault;
 
 /// The page that explains every reason, at the anchor of its name.
 const PAGE: &str = "docs/troubleshoot.md";
@@ -67,8 +71,8 @@ const ROWS: [RemedyRow; 33] = [
     RemedyRow("dropped", "an operator ended it: the audit line in the log names the operator", &[]),
     RemedyRow(
         "unsealed",
-        "make room for states on the disk: the log has the error of the disk",
-        &[server("state.disk_limit")],
+        "the log has the error of the store: raise its limit, make room on its disk, or look at its Redis",
+        &[server("state.disk_limit"), server("state.dir"), server("state.url")],
     ),
     RemedyRow(
         "retired",
@@ -144,7 +148,7 @@ const ROWS: [RemedyRow; 33] = [
     RemedyRow("run_failed", "the message is ONNX Runtime's; the state is as it was before", &[]),
     RemedyRow(
         "store_failed",
-        "send the step again; the message says what the disk or Redis did",
+        "send the request again, or START if the sequence has ended; the message says what the disk or Redis did",
         &[server("state.dir"), server("state.url")],
     ),
     RemedyRow("bad_input", "correct the request: its client got a message that names the input", &[]),
@@ -159,7 +163,7 @@ const ROWS: [RemedyRow; 33] = [
 pub(crate) struct Remedy {
     pub(crate) reason: &'static str,
     /// What to do, as a clause.
-    pub(crate) advice: &'static str,
+    pub(crate) advice: Cow<'static, str>,
     /// The settings, with their files.
     pub(crate) settings: Vec<NamedSetting>,
     /// The page to read.
@@ -177,7 +181,32 @@ pub(crate) fn remedy(reason: &str, of: &str) -> Option<Remedy> {
     let RemedyRow(reason, advice, settings) = ROWS.iter().find(|RemedyRow(name, ..)| *name == reason)?;
     let named = |RemedySetting(key, file): &RemedySetting| NamedSetting { key, file: file.name(of) };
     let page = format!("{PAGE}#{reason}");
-    Some(Remedy { reason, advice, settings: settings.iter().map(named).collect(), page })
+    Some(Remedy { reason, advice: Cow::Borrowed(advice), settings: settings.iter().map(named).collect(), page })
+}
+
+/// What to do about a state that was not stored for this cause.
+pub(crate) fn not_stored(fault: StoreFault, of: &str) -> Option<Remedy> {
+    let (advice, setting) = match fault {
+        StoreFault::Limit => ("the store is full: raise its limit", "state.disk_limit"),
+        StoreFault::Disk => ("make room on the disk of state.dir", "state.dir"),
+        StoreFault::Redis => ("Redis did not confirm the write: see the log, and maxmemory", "state.url"),
+    };
+    let settings = vec![NamedSetting { key: setting, file: SettingFile::Server.name(of) }];
+    Some(Remedy { advice: Cow::Borrowed(advice), settings, ..remedy("unsealed", of)? })
+}
+
+/// What to do about a failure in this plug-in.
+pub(crate) fn plugin_failed(plugin: &str, of: &str) -> Option<Remedy> {
+    let advice = Cow::Owned(format!("`sequor plugin logs {plugin}` says why it failed"));
+    Some(Remedy { advice, settings: Vec::new(), ..remedy("plugin_failed", of)? })
+}
+
+/// What to do about a sequence that is unknown, at a model that stores a state after this many steps.
+pub(crate) fn not_stored_yet(every: u32, of: &str) -> Option<Remedy> {
+    let advice = Cow::Owned(format!(
+        "route all requests of an id to one server; after a crash, \"every\" had not stored a step yet (every = {every}), and \"step\" loses none"
+    ));
+    Some(Remedy { advice, ..remedy("never_started", of)? })
 }
 
 #[cfg(test)]
@@ -194,6 +223,19 @@ mod tests {
             assert_eq!(remedy(reason, "m").map(|remedy| remedy.reason), Some(reason));
         }
         assert_eq!(remedy("fine", "m"), None);
+    }
+
+    #[test]
+    fn a_state_that_was_not_stored_has_a_remedy_by_its_cause() {
+        let of = |fault| {
+            let remedy = not_stored(fault, "m").unwrap();
+            (remedy.advice.into_owned(), remedy.settings[0].key)
+        };
+        let all = [StoreFault::Limit, StoreFault::Disk, StoreFault::Redis].map(of);
+        assert_eq!(all[0], ("the store is full: raise its limit".to_owned(), "state.disk_limit"));
+        assert_eq!(all[1], ("make room on the disk of state.dir".to_owned(), "state.dir"));
+        assert_eq!(all[2].1, "state.url");
+        assert!(all[2].0.contains("maxmemory"), "{all:?}");
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub fn status(failure: &Failure) -> Status {
             );
             (Code::Unavailable, text)
         }
+        Failure::NotStored { model, id, start, why, .. } => (Code::Unavailable, not_stored(model, id, *start, why)),
         Failure::PeerSequences { model, id, limit } => {
             let text = format!(
                 "sequence {id} of model '{model}' cannot start: this client has {limit} live sequences, the maximum of one client \
@@ -224,6 +225,14 @@ fn refused(refused: &Refused) -> (Code, String) {
     }
 }
 
+fn not_stored(model: &str, id: &Id, start: bool, why: &str) -> String {
+    let (what, next) = match start {
+        true => ("did not start", format!("retry after {}", span(RETRY_AFTER))),
+        false => ("ended", "send START".to_owned()),
+    };
+    format!("sequence {id} of model '{model}' {what}: its state could not be stored ({why}); {next}")
+}
+
 fn ended_by_policy(Refused { model, id, .. }: &Refused, code: u32) -> String {
     format!(
         "the scheduler of model '{model}' rejected a request of sequence {id} (code {code}), and with it the sequence \
@@ -357,6 +366,7 @@ fn past(why: EndReason) -> &'static str {
         EndReason::Broken => "was ended by a failed step",
         EndReason::NotFinite => "was ended because its state became NaN or infinite",
         EndReason::DeviceLost => "was ended when the accelerator with its state failed",
+        EndReason::NoSlot => "got no slot in time, and ended",
     }
 }
 

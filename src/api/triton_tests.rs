@@ -12,7 +12,7 @@ use crate::api::{Retry, access};
 use crate::config::server::access::WireProtocol;
 use crate::error::{
     EndedBy, ExceededLimit, Invalid, ProcessorFailure, RefusedModel, RejectionReason, RejectionStatus, SourceFault,
-    WrongSource,
+    StoreFault, WrongSource,
 };
 
 #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -84,9 +84,20 @@ fn store_cases() -> Vec<(&'static str, Failure)> {
         ),
         (
             "store-failed",
-            Failure::Store { model: model(), id, why: why("state/sequences.redb: no space left on device") },
+            Failure::Store {
+                model: model(),
+                id: id.clone(),
+                why: why("state/sequences.redb: no space left on device"),
+            },
         ),
+        ("not-stored-at-start", not_stored(&id, true)),
+        ("not-stored-ended", not_stored(&id, false)),
     ]
+}
+
+fn not_stored(id: &Id, start: bool) -> Failure {
+    let why = "state/sequences.redb: No space left on device".to_owned();
+    Failure::NotStored { model: "acc".to_owned(), id: id.clone(), start, fault: StoreFault::Disk, why }
 }
 
 fn refusal_cases() -> Vec<(&'static str, Refusal)> {
@@ -108,6 +119,7 @@ fn refusal_cases() -> Vec<(&'static str, Refusal)> {
         ("broken", tomb(EndReason::Broken)),
         ("not-finite", tomb(EndReason::NotFinite)),
         ("device-lost", tomb(EndReason::DeviceLost)),
+        ("no-slot", tomb(EndReason::NoSlot)),
         ("member-failed", tomb(EndReason::Member)),
         ("ended-while-waiting", Refusal::Ended(EndReason::Idle)),
         ("fenced-while-waiting", Refusal::Ended(EndReason::Fenced)),

@@ -106,7 +106,10 @@ fn over(
 /// Connects to the store that several servers share.
 fn shared(settings: &Settings, url: &StoreUrl) -> Result<RepositoryOptions, Failed> {
     let options = RepositoryOptions::default();
-    let failed = |e: &dyn std::fmt::Display| Failed::Configuration(format!("state.url: {e}"));
+    let failed = |e: &dyn std::fmt::Display| {
+        let what = e.to_string();
+        Failed::Configuration(format!("state.url: {}", what.strip_suffix(" (state.url)").unwrap_or(&what)))
+    };
     let store = SharedStore::open(SharedOptions {
         url: url.expose().to_owned(),
         shown: url.shown(),

@@ -109,17 +109,20 @@ async fn serve(
         });
     }
     govern(&repository, settings, models)?;
-    let is_stopped = tokio::select! {
-        loaded = load(&repository, settings) => loaded.map(|()| false)?,
-        _ = running.stopped() => true,
+    let stopped = tokio::select! {
+        loaded = load(&repository, settings) => loaded.map(|()| None)?,
+        drained = running.stopped() => Some(drained),
     };
     // A stopping server loads nothing more, so its loads may end before the server has stopped.
-    if is_stopped || repository.refuses_loads() {
-        if !is_stopped {
-            running.join().await;
-        }
+    if stopped.is_some() || repository.refuses_loads() {
+        let drained = match stopped {
+            Some(drained) => drained,
+            None => running.join().await,
+        };
+        let lost = repository.live_unkept();
         flush(exporter).await;
         let _ = tokio::task::spawn_blocking(move || repository.leave()).await;
+        drain::log_end(drained, lost);
         return Ok(());
     }
     crate::device::trim();
@@ -140,10 +143,12 @@ async fn serve(
     log_readiness(&repository, settings, began);
     running.open();
     systemd::ready();
-    running.join().await;
+    let drained = running.join().await;
+    let lost = repository.live_unkept();
     flush(exporter).await;
     let stopping = repository.clone();
     let _ = tokio::task::spawn_blocking(move || stopping.stop()).await;
+    drain::log_end(drained, lost);
     Ok(())
 }
 

@@ -37,7 +37,7 @@ pub use catalog::{
     Availability, Counted, IndexRow, ModelHandle, ModelStatus, TemporaryFolder, VersionOverview,
     remove_abandoned_folders,
 };
-pub use load::{BatchToSeal, Metadata, Sealed, SequenceStore, StateTier, StateToSeal, TensorMetadata};
+pub use load::{BatchToSeal, Metadata, Sealed, SequenceStore, StateTier, StateToSeal, TensorMetadata, UnstoredState};
 pub use repository::{Repository, RepositoryControl, RepositoryOptions, RepositorySource};
 pub use request::{AnswerLimit, InferAnswer, InferRequest, Parameter, SequenceStep};
 pub use runtime::Clock;

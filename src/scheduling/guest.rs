@@ -61,7 +61,8 @@ fn code(why: EndReason) -> u64 {
         EndReason::End => 1,
         EndReason::Idle => 2,
         EndReason::Restarted => 3,
-        EndReason::Cancelled => 4,
+        // A request that waited was given up: by its client, or because no slot was free in time.
+        EndReason::Cancelled | EndReason::NoSlot => 4,
         // For a plug-in both mean the same: the sequence is gone, and begins again with its next step.
         EndReason::Evicted | EndReason::Spilled => 5,
         EndReason::Drained => 6,

@@ -100,11 +100,17 @@ pub(super) async fn run(
         let _ = timeout(NOW, shutdown.connections.wait()).await;
     }
     let seconds = begun.elapsed().as_secs_f64();
-    match api.repository().live_unkept() {
-        0 => tracing::info!(?drained, seconds, "stopped"),
-        lost_sequences => tracing::warn!(?drained, seconds, lost_sequences, "stopped, live sequences are lost"),
-    }
+    tracing::info!(?drained, seconds, "connections closed; states are being stored");
     drained
+}
+
+/// The last line of the log, once states are stored. `lost_sequences` lived when the connections were closed, and their models do not keep
+/// them.
+pub fn log_end(drained: Drained, lost_sequences: u64) {
+    match lost_sequences {
+        0 => tracing::info!(?drained, "stopped"),
+        lost_sequences => tracing::warn!(?drained, lost_sequences, "stopped, live sequences are lost"),
+    }
 }
 
 /// The signals to a stopping server.

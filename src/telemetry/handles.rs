@@ -395,6 +395,7 @@ pub const fn ended_reason(why: EndReason) -> &'static str {
         EndReason::Broken => "step_failed",
         EndReason::NotFinite => "state_not_finite",
         EndReason::DeviceLost => "device_lost",
+        EndReason::NoSlot => "backlog_timeout",
     }
 }
 

@@ -231,8 +231,8 @@ impl Metrics {
     }
 
     /// Sets the gauges of the store of sequences.
-    pub fn set_store(&self, sequences: usize, bytes: u64, limit: u64) {
-        self.0.families.store.set(sequences, bytes, limit);
+    pub fn set_store(&self, sequences: usize, bytes: u64, limit: u64, free: Option<u64>) {
+        self.0.families.store.set(sequences, bytes, limit, free);
     }
 
     /// Sets the metrics of a store that several servers share.

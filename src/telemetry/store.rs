@@ -8,13 +8,15 @@ pub(super) struct StoreGauges {
     pub(super) sequences: Gauge,
     pub(super) bytes: Gauge,
     pub(super) limit: Gauge,
+    pub(super) free: Gauge,
 }
 
 impl StoreGauges {
-    pub(super) fn set(&self, sequences: usize, bytes: u64, limit: u64) {
+    pub(super) fn set(&self, sequences: usize, bytes: u64, limit: u64, free: Option<u64>) {
         self.sequences.set(i64::try_from(sequences).unwrap_or(i64::MAX));
         self.bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.limit.set(i64::try_from(limit).unwrap_or(i64::MAX));
+        self.free.set(free.and_then(|free| i64::try_from(free).ok()).unwrap_or(i64::MAX));
     }
 }
 

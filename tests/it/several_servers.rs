@@ -298,8 +298,12 @@ async fn a_redis_that_comes_back_finds_the_sequences_as_they_were() {
             assert_eq!(status.code(), Code::Unavailable, "{status:?}");
             assert!(!status.message().contains("s3cret"), "{status:?}");
         }
+        let status = output_of(&server, &["status"]);
+        assert!(status.contains("! state.url: no lease for ") && !status.contains("s3cret"), "{status}");
         redis.resume();
         until("the lease is back", || metric(&server, "sequor_shared_lease", &[]) == 1.0);
+        let status = output_of(&server, &["status"]);
+        assert!(!status.contains("no lease"), "{status}");
         let explained: Value =
             serde_json::from_str(&output_of(&server, &["why", model, "7", "--output", "json"])).unwrap();
         assert_eq!(explained["refused"][0]["reason"], "store_failed", "a refusal at the gate: {explained}");
@@ -830,4 +834,14 @@ fn a_server_does_not_start_without_its_redis_and_shows_no_password() {
     let both = Call::new(SEQUOR).arguments(["serve", "--state-url", &url, "--state-dir", "state"]).end();
     assert!(both.stderr.contains("state.url and state.dir are both set"), "{both:?}");
     assert!(!both.stderr.contains("s3cret"), "{both:?}");
+}
+
+#[test]
+fn a_url_without_the_password_that_redis_asks_for_is_refused_with_its_form() {
+    let (folder, redis) = (repository("step"), Redis::start());
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let ended = Call::serve(folder.path()).environment("SEQUOR_STATE_URL", &url).end();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stderr.contains("it asks for a password: redis://:PASSWORD@HOST:PORT/0"), "{ended:?}");
+    assert_eq!(ended.stderr.matches("state.url").count(), 1, "{ended:?}");
 }

@@ -8,7 +8,7 @@ use crate::certificates::TestCertificates;
 use crate::operator::{attach, guest, load};
 use crate::plugins::post;
 use crate::server::{Call, Ended, Server, copy, models, until};
-use crate::steps::accumulators;
+use crate::steps::{STRATEGIES, accumulators, metric};
 
 const MODEL: &str = "accumulator_fp32";
 
@@ -187,4 +187,73 @@ fn keys_tls_and_absent_servers_are_handled_as_by_the_other_commands() {
         let other = with(&["--tls-ca", &ca, "--server", &server.http.to_string()]);
         assert!(other.code == Some(4) && other.stderr.contains("or of another version"), "{other:?}");
     }
+}
+
+/// The store is smaller than any state, so each write fails as on a full disk.
+#[test]
+fn a_store_that_cannot_write_shows_at_the_client_in_the_status_and_in_why() {
+    let call = Call::serve("repository");
+    let model = call.folder.path().join("repository").join(MODEL);
+    copy(&models().join(MODEL), &model);
+    fs::write(model.join("sequor.toml"), "schema = 1\n[sequence]\nidle = \"1h\"\n[durability]\nwhen = \"step\"\n")
+        .unwrap();
+    let server = call.arguments(["--state-dir", "state", "--state-disk-limit", "1B"]).start();
+    let good = command(&server, &["status"]);
+    assert!(!good.stdout.contains("! state.dir"), "{}", good.stdout);
+
+    assert_eq!(step(&server, &json!(7), true), Err("store_failed".to_owned()));
+    assert_eq!(step(&server, &json!(7), false), Err("unsealed".to_owned()));
+    let refused = why_as_json(&server, "7")["refused"][1]["text"].clone();
+    let text = refused.as_str().unwrap_or_default();
+    let begin = format!("sequence 7 of model '{MODEL}' did not start: its state could not be stored (");
+    assert!(text.starts_with(&begin) && text.ends_with("; retry after 1 s"), "{text}");
+    let explained = why(&server, "7", 0);
+    assert!(explained.contains("to prevent it: the store is full: raise its limit\n  state.disk_limit"), "{explained}");
+
+    let bad = command(&server, &["status"]);
+    assert!(bad.stdout.contains("! state.dir: ") && bad.stdout.contains("when = \"step\" refuse"), "{}", bad.stdout);
+    assert!(metric(&server, "sequor_store_free_bytes", &[]) > 0.0);
+    assert!(metric(&server, "sequor_sequences_ended_total", &["reason=\"unsealed\""]) >= 1.0);
+
+    for id in 8..40 {
+        assert_eq!(step(&server, &json!(id), true), Err("store_failed".to_owned()));
+    }
+    let ended = server.stop();
+    let lines = ended.stderr.lines().filter(|line| line.contains("states are not stored")).count();
+    assert!((1..=6).contains(&lines), "{lines} lines about 33 sequences: {}", ended.stderr);
+    let last = ended.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains(" stopped ") && last.contains("drained=Clean"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("connections closed; states are being stored"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_start_that_got_no_slot_in_time_is_explained_by_that() {
+    let call = Call::serve("repository");
+    accumulators(&call.folder.path().join("repository"), 1, 600_000_000);
+    let server = call.start();
+    let model = STRATEGIES[0];
+    let start = |id: u64, timeout: Option<u64>| {
+        let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1] });
+        let mut parameters = json!({ "sequence_id": id, "sequence_start": true });
+        timeout.into_iter().for_each(|timeout| parameters["timeout"] = json!(timeout));
+        post(server.http, &format!("/v2/models/{model}/infer"), &json!({ "parameters": parameters, "inputs": [input] }))
+    };
+    assert!(start(1, None)["reason"].is_null());
+    assert_eq!(start(2, Some(50_000))["reason"], "backlog_timeout");
+    let text = command(&server, &["why", model, "2"]).stdout;
+    assert!(text.lines().next().unwrap().ends_with(" ago: backlog_timeout"), "{text}");
+    assert!(text.contains("[sequence] idle_soft") && !text.contains("on_cancel"), "{text}");
+    assert!(metric(&server, "sequor_sequences_ended_total", &["reason=\"backlog_timeout\""]) >= 1.0);
+}
+
+#[test]
+fn a_reload_that_failed_is_a_warning_of_the_status() {
+    let call = Call::serve("repository").arguments(["--model-control-mode=explicit", "--load-model=*"]);
+    let model = call.folder.path().join("repository").join(MODEL);
+    copy(&models().join(MODEL), &model);
+    let (server, config) = (call.start(), model.join("config.pbtxt"));
+    fs::write(&config, "nonsense").unwrap();
+    assert_ne!(command(&server, &["model", "load", MODEL]).code, Some(0));
+    let status = command(&server, &["status"]).stdout;
+    assert!(status.contains(&format!("! {MODEL}: reload failed, version 1 of before serves: ")), "{status}");
 }

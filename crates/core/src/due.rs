@@ -43,7 +43,7 @@ impl Core {
         if s.stage == Some(Stage::Backlogged) {
             let (load, waited) = (s.load, now - s.backlogged_at);
             let (ahead, ends) = (self.ahead_of(seq), self.load(load).is_none_or(|l| l.spec.cancel_ends));
-            let why = if !ends && self.goes_back(seq) { EndReason::Spilled } else { EndReason::Cancelled };
+            let why = if !ends && self.goes_back(seq) { EndReason::Spilled } else { EndReason::NoSlot };
             self.leave(now, seq, why, Refusal::BacklogTimeout { waited, ahead }, out);
         } else {
             self.leave(now, seq, EndReason::Idle, Refusal::Ended(EndReason::Idle), out);

@@ -37,6 +37,8 @@ pub enum EndReason {
     NotFinite,
     /// The accelerator that held its state has failed.
     DeviceLost,
+    /// No slot was free in time. Stores keep the number of a reason, so a new one goes last.
+    NoSlot,
 }
 
 impl EndReason {
@@ -57,6 +59,7 @@ impl EndReason {
         EndReason::Broken,
         EndReason::NotFinite,
         EndReason::DeviceLost,
+        EndReason::NoSlot,
     ];
 }
 

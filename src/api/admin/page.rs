@@ -109,6 +109,7 @@ fn models(out: &mut String, report: &StatusReport) {
         number("REQUEST p50/p99 ≤"),
         number("FAILED"),
         text("SCHEDULER"),
+        text("REASON"),
     ];
     let seconds = report.server.rates_over_seconds;
     let title = format!("Models (REQ/S over the last {}; batches and times since the start)", numbers::span(seconds));
@@ -140,6 +141,7 @@ fn models(out: &mut String, report: &StatusReport) {
             spans(v.request_p50_seconds, v.request_p99_seconds),
             v.failures.to_string(),
             scheduler(v),
+            v.reason.clone(),
         ]
     };
     table(out, &title, columns, report.models.iter().map(cells));
@@ -158,7 +160,7 @@ fn refused(out: &mut String, report: &StatusReport) {
     }
     let columns = [text("MODEL"), text("REASON"), number("REQUESTS"), text("TO PREVENT IT")];
     let of_model = |(model, counts): (&String, &BTreeMap<&'static str, u64>)| {
-        let advice = |reason: &str| remedy(reason, model).map(|of| of.advice.to_owned()).unwrap_or_default();
+        let advice = |reason: &str| remedy(reason, model).map(|of| of.advice.into_owned()).unwrap_or_default();
         let row = |(reason, count): (&&'static str, &u64)| {
             [model.clone(), (*reason).to_owned(), count.to_string(), advice(reason)]
         };

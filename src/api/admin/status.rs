@@ -9,7 +9,7 @@ use super::Admin;
 use super::rates::Since;
 use crate::api::audit::Change;
 use crate::api::{ServerPhase, Status};
-use crate::model::{Counted, VersionOverview};
+use crate::model::{Counted, SequenceStore, VersionOverview};
 use crate::scheduling::report::{BindingState, Summary};
 use crate::telemetry::RefusedByModel;
 
@@ -107,7 +107,9 @@ impl Admin {
         let models: Vec<VersionStatus> = overview.into_iter().map(|v| version(v, &since)).collect();
         // Without plug-ins the list is empty.
         let plugins = self.list().await.unwrap_or_default();
-        let warnings = models.iter().filter_map(of_model).chain(plugins.iter().flat_map(of_plugin)).collect();
+        let store = self.api().repository().store().and_then(SequenceStore::warning);
+        let of_models = models.iter().flat_map(of_model).chain(plugins.iter().flat_map(of_plugin));
+        let warnings = store.into_iter().chain(of_models).collect();
         let changes = self.changes().last();
         let refused = self.api().metrics().refused();
         Ok(StatusReport { server: self.server(since.seconds), warnings, models, ended, refused, plugins, changes })
@@ -201,12 +203,16 @@ fn resident() -> Option<u64> {
 
 // === warnings ===
 
-fn of_model(version: &VersionStatus) -> Option<String> {
-    let VersionStatus { model, state, reason, slots, slots_used, backlog, .. } = version;
+fn of_model(of: &VersionStatus) -> Vec<String> {
+    let VersionStatus { model, version, state, reason, slots, slots_used, backlog, .. } = of;
     if *state == "UNAVAILABLE" && reason != "unloaded" {
-        return Some(format!("{model}: not served: {reason}"));
+        return vec![format!("{model}: not served: {reason}")];
     }
-    (*backlog > 0).then(|| format!("{model}: {backlog} sequences wait for a slot ({slots_used}/{slots} slots used)"))
+    let before = version.map(|version| format!("version {version} of before")).unwrap_or_default();
+    let failed = reason.strip_prefix("reload failed: ").filter(|_| *state == "READY");
+    let failed = failed.map(|why| format!("{model}: reload failed, {before} serves: {why}"));
+    let waits = format!("{model}: {backlog} sequences wait for a slot ({slots_used}/{slots} slots used)");
+    failed.into_iter().chain((*backlog > 0).then_some(waits)).collect()
 }
 
 fn of_plugin(plugin: &Summary) -> Vec<String> {
@@ -224,4 +230,26 @@ fn of_plugin(plugin: &Summary) -> Vec<String> {
         Some(format!("{name}: {state} on {model} after {strikes} strike{s}{last} -> sequor plugin logs {name}"))
     };
     plugin.attached.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use sequor_core::Usage;
+
+    use super::*;
+    use crate::model::IndexRow;
+
+    #[test]
+    fn a_failed_reload_and_a_refused_model_are_warnings() {
+        let of = |state: &'static str, reason: &str| {
+            let (model, reason) = ("gru".to_owned(), reason.to_owned());
+            let index = IndexRow { model, version: Some(1), state, reason };
+            let (ready, usage, state_bytes, counted) = (None, Usage::default(), 0, None);
+            of_model(&version(VersionOverview { index, ready, usage, state_bytes, counted }, &Since::default()))
+        };
+        let failed = ["gru: reload failed, version 1 of before serves: no file".to_owned()];
+        assert_eq!(of("READY", "reload failed: no file"), failed);
+        assert_eq!(of("UNAVAILABLE", "no file"), ["gru: not served: no file".to_owned()]);
+        assert!(of("UNAVAILABLE", "unloaded").is_empty() && of("READY", "").is_empty());
+    }
 }

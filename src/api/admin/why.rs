@@ -8,11 +8,15 @@ use serde::Serialize;
 use super::Admin;
 use super::sequence_list::SequenceRow;
 use crate::api::control::aside;
-use crate::api::remedies::{Remedy, remedy};
+use crate::api::remedies::{Remedy, not_stored, not_stored_yet, plugin_failed, remedy};
 use crate::api::{Status, triton};
+use crate::config::model::settings::DurabilityWhen;
 use crate::error::Failure;
 use crate::model::{ChosenBy, LiveSequence, PastRefusal, PastStep, SequenceHistory};
 use crate::scheduling::report::{Attached, BindingState, Summary};
+
+/// The reason of a step without a START, and of one after a START that failed.
+const NEVER_STARTED: &str = "never_started";
 
 /// Everything that is known of one sequence.
 #[derive(Debug, Clone, Serialize)]
@@ -58,6 +62,9 @@ struct RefusedRow {
     /// What the client got; absent if that is not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
+    /// Whether the text is kept and not shown, because it may contain what users sent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    hidden: bool,
 }
 
 const fn chosen_by(of: ChosenBy) -> &'static str {
@@ -86,10 +93,34 @@ fn reason_of(place: &'static str, row: &SequenceRow, refused: &[RefusedRow]) -> 
     match (place, &row.ended) {
         ("waiting", _) => Some("backlog_timeout"),
         (_, Some(ended)) if ended.reason == "ended" && refused.is_empty() => None,
+        // The START did not take effect: its own refusal says why.
+        (_, Some(ended)) if ended.reason == NEVER_STARTED => Some(of_start(refused).unwrap_or(NEVER_STARTED)),
         (_, Some(ended)) => Some(ended.reason),
-        ("unknown", _) => refusal.or(Some("never_started")),
+        ("unknown", _) => refusal.or(Some(NEVER_STARTED)),
         _ => refusal,
     }
+}
+
+/// The reason of the last refused START, if steps after it were refused because of that.
+fn of_start(refused: &[RefusedRow]) -> Option<&'static str> {
+    refused.iter().map(|refusal| refusal.reason).find(|reason| *reason != NEVER_STARTED)
+}
+
+/// What to do about this reason, as far as the refusals and the model's settings say more than the reason.
+fn remedy_of(reason: &'static str, model: &str, row: &SequenceRow, history: &SequenceHistory) -> Option<Remedy> {
+    let is_unknown = row.ended.is_none();
+    let plugin = row.ended.as_ref().and_then(|ended| ended.plugin.as_deref());
+    let fault = history.refusals.iter().find_map(|refusal| match refusal.failure {
+        Some(Failure::NotStored { fault, .. }) => Some(fault),
+        _ => None,
+    });
+    let more = match (reason, plugin, fault, history.durable) {
+        ("unsealed" | "store_failed", _, Some(fault), _) => not_stored(fault, model),
+        ("plugin_failed", Some(plugin), ..) => plugin_failed(plugin, model),
+        (NEVER_STARTED, _, _, Some(DurabilityWhen::Every(every))) if is_unknown => not_stored_yet(every.get(), model),
+        _ => None,
+    };
+    more.or_else(|| remedy(reason, model))
 }
 
 impl Admin {
@@ -109,13 +140,15 @@ impl Admin {
         &self,
         model: String,
         sequence: SequenceRow,
-        SequenceHistory { steps, refusals, policy }: SequenceHistory,
+        history: SequenceHistory,
         ahead: Option<usize>,
         scheduler: impl Fn(&str) -> Option<String>,
     ) -> Explanation {
         let place = place_of(&sequence);
-        let refused: Vec<RefusedRow> = refusals.iter().map(|refusal| self.refused_row(refusal)).collect();
-        let remedy = reason_of(place, &sequence, &refused).and_then(|reason| remedy(reason, &model));
+        let refused: Vec<RefusedRow> = history.refusals.iter().map(|refusal| self.refused_row(refusal)).collect();
+        let reason = reason_of(place, &sequence, &refused);
+        let remedy = reason.and_then(|reason| remedy_of(reason, &model, &sequence, &history));
+        let SequenceHistory { steps, policy, .. } = history;
         Explanation {
             place,
             ahead: ahead.filter(|_| place == "waiting"),
@@ -134,7 +167,7 @@ impl Admin {
         let reason = status.as_ref().map_or("bad_input", |status| status.reason);
         let is_shown = self.rights().peek() || !failure.as_ref().is_some_and(is_private);
         let text = status.map(|status| status.message).filter(|_| is_shown);
-        RefusedRow { ago_seconds: ago.as_secs_f64(), reason, text }
+        RefusedRow { ago_seconds: ago.as_secs_f64(), reason, text, hidden: !is_shown }
     }
 
     fn step_row(&self, of: PastStep) -> StepRow {
@@ -174,6 +207,7 @@ fn is_private(failure: &Failure) -> bool {
 mod tests {
     use super::super::sequence_list::{EndedRow, KeptRow, LiveRow};
     use super::*;
+    use crate::error::StoreFault;
 
     fn live(state: &'static str) -> SequenceRow {
         let live = LiveRow {
@@ -205,7 +239,7 @@ mod tests {
         };
         let unknown = SequenceRow { state: "unknown", ..SequenceRow::default() };
         let elsewhere = SequenceRow { state: "elsewhere", node: Some("b".to_owned()), ..stored.clone() };
-        let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, text: None };
+        let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, text: None, hidden: false };
         let full = [refusal("queue_full"), refusal("bad_input")];
         for (row, place, alone, refused) in [
             (live("idle"), "live", None, Some("queue_full")),
@@ -220,5 +254,36 @@ mod tests {
             assert_eq!(reason_of(place, &row, &[]), alone, "{place}");
             assert_eq!(reason_of(place, &row, &full), refused, "{place}");
         }
+    }
+    #[test]
+    fn a_sequence_whose_start_was_refused_gets_the_remedy_of_that_refusal() {
+        let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, text: None, hidden: false };
+        let row = ended("never_started");
+        let refused = [refusal("never_started"), refusal("plugin_failed")];
+        assert_eq!(reason_of("ended", &row, &refused), Some("plugin_failed"));
+        assert_eq!(reason_of("ended", &row, &refused[..1]), Some("never_started"));
+        assert_eq!(reason_of("ended", &ended("backlog_timeout"), &[]), Some("backlog_timeout"));
+    }
+
+    #[test]
+    fn a_remedy_names_the_plugin_the_cause_of_the_store_and_the_steps_between_two_writes() {
+        let advice = |reason, row: &SequenceRow, history: &SequenceHistory| {
+            remedy_of(reason, "m", row, history).unwrap().advice.into_owned()
+        };
+        let none = SequenceHistory::default();
+        let mut failed = ended("never_started");
+        failed.ended.as_mut().unwrap().plugin = Some("i-python".to_owned());
+        assert!(advice("plugin_failed", &failed, &none).contains("`sequor plugin logs i-python`"));
+        let fault = StoreFault::Disk;
+        let failure =
+            Failure::NotStored { model: "m".to_owned(), id: Id::from(7), start: true, fault, why: String::new() };
+        let refusals = vec![PastRefusal { ago: Duration::ZERO, failure: Some(failure) }];
+        let full = SequenceHistory { refusals, ..SequenceHistory::default() };
+        assert_eq!(advice("unsealed", &ended("unsealed"), &full), "make room on the disk of state.dir");
+        let every = Some(DurabilityWhen::Every(std::num::NonZeroU32::new(5).unwrap()));
+        let every = SequenceHistory { durable: every, ..SequenceHistory::default() };
+        let unknown = SequenceRow { state: "unknown", ..SequenceRow::default() };
+        assert!(advice("never_started", &unknown, &every).contains("(every = 5)"));
+        assert!(!advice("never_started", &unknown, &none).contains("every ="));
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn status(failure: &Failure) -> Status {
         | Failure::StateNotFinite { .. }
         | Failure::NotCopied { .. }
         | Failure::Store { .. }
+        | Failure::NotStored { .. }
         | Failure::PeerSequences { .. }
         | Failure::Control(_) => return triton::status(failure),
     };

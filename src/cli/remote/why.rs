@@ -126,6 +126,7 @@ struct ExplainedRefusal {
     ago_seconds: f64,
     reason: String,
     text: Option<String>,
+    hidden: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -307,8 +308,9 @@ fn shown(id: &Value) -> String {
     }
 }
 
-fn refusal(ExplainedRefusal { ago_seconds, reason, text }: &ExplainedRefusal) -> [String; 3] {
-    [format!("{} ago", span(*ago_seconds)), reason.clone(), text.clone().unwrap_or_else(|| "-".to_owned())]
+fn refusal(ExplainedRefusal { ago_seconds, reason, text, hidden }: &ExplainedRefusal) -> [String; 3] {
+    let absent = if *hidden { "hidden: [admin] peek = false" } else { "-" };
+    [format!("{} ago", span(*ago_seconds)), reason.clone(), text.clone().unwrap_or_else(|| absent.to_owned())]
 }
 
 #[cfg(test)]
@@ -363,6 +365,14 @@ mod tests {
         })));
         let by = json!({ "sequence": { "ended": { "reason": "plugin_rejected", "plugin": "redact", "world": "processor" } } });
         assert!(rendered(&by).contains("ended 0 us ago: plugin_rejected, by processor redact\n"), "{}", rendered(&by));
+    }
+
+    #[test]
+    fn a_text_that_is_not_shown_names_the_setting_that_hides_it() {
+        let refused = json!([{ "reason": "plugin_failed", "hidden": true }, { "reason": "bad_input" }]);
+        let text = rendered(&json!({ "refused": refused }));
+        assert!(text.contains("plugin_failed  hidden: [admin] peek = false\n"), "{text}");
+        assert!(text.lines().any(|line| line.contains("bad_input") && line.trim_end().ends_with(" -")), "{text}");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //!   `plugin_threads`: the threads of both.
 //! - `ensemble`: the plan of a load that is an ensemble.
 //! - `response_cache`: answers of models without sequences, kept for the same inputs.
+//! - `quiet_lines`: limits the rate of log lines about a model.
 //! - `sequence_store`: the store of this server's sequences. `sealing`: makes the states of a batch durable, as a trait.
 //!
 //! This module runs nothing and holds no request.
@@ -26,13 +27,14 @@ mod metadata;
 mod parts;
 mod plugin_threads;
 mod processors;
+mod quiet_lines;
 pub(in crate::model) mod record;
 mod response_cache;
 mod sealing;
 mod sequence_store;
 
 pub use metadata::{Metadata, TensorMetadata};
-pub use sealing::{BatchToSeal, Sealed, StateTier, StateToSeal};
+pub use sealing::{BatchToSeal, Sealed, StateTier, StateToSeal, UnstoredState};
 pub use sequence_store::SequenceStore;
 
 pub(in crate::model) use brought_states::BroughtStates;

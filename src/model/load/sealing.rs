@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sequor_core::{EndReason, Id};
 
+use crate::error::StoreFault;
 use crate::processing::SequenceScratch;
 use crate::state::tier::{ClosedTask, EndedState, IdleTime, StateHead, Tier, TierChange, TierError, TierKey, find};
 use crate::state::{SnapshotError, StateCopy, StateSpec, StateValues, with_answer, with_scratch};
@@ -59,9 +60,20 @@ pub struct BatchToSeal {
     pub states: Vec<StateToSeal>,
 }
 
-/// Reports that the states of a batch are durable, except for those at these places. If an answer waits for one of these, its sequence ends
-/// for this reason.
-pub type Sealed = Box<dyn FnOnce(Vec<(usize, EndReason)>) + Send>;
+/// A state of a batch that is not durable. If an answer waits for it, its sequence ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnstoredState {
+    /// Its place in the batch.
+    pub place: usize,
+    /// Why its sequence ends.
+    pub why: EndReason,
+    pub fault: StoreFault,
+    /// The error of the store.
+    pub error: String,
+}
+
+/// Reports that the states of a batch are durable, except for these.
+pub type Sealed = Box<dyn FnOnce(Vec<UnstoredState>) + Send>;
 
 /// Where the states of sequences become durable.
 pub trait StateTier: Send + Sync + fmt::Debug {

@@ -6,11 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sequor_core::{EndReason, Id, Time};
 
 use crate::config::model::settings::DurabilityWhen;
+use crate::error::StoreFault;
 use crate::model::runtime::Clock;
 use crate::state::tier::{
     AfterTake, ClosedTask, EndedState, FailedChanges, GroupWriter, SharedHost, SharedStore, StateHead, Successions,
@@ -18,7 +19,8 @@ use crate::state::tier::{
 };
 use crate::sync::Mutex;
 
-use super::sealing::{BatchToSeal, Sealed, StateTier, changes};
+use super::quiet_lines::QuietLines;
+use super::sealing::{BatchToSeal, Sealed, StateTier, UnstoredState, changes};
 
 /// How the sequences of a load are stored.
 #[derive(Debug, Clone)]
@@ -46,6 +48,9 @@ pub struct SequenceStore {
     noted: AtomicU64,
     /// The successions that each model gave last. The tier may still have earlier ones.
     given: Mutex<HashMap<String, Successions>>,
+    /// Lines about states that could not be stored, and about those that could not be removed.
+    unstored: Arc<QuietLines>,
+    unremoved: Arc<QuietLines>,
 }
 
 /// Bits of an incarnation that count the sequences of an epoch.
@@ -82,8 +87,8 @@ impl SequenceStore {
     pub fn new(tier: Arc<dyn Tier>, epoch: u64, clock: Clock) -> std::io::Result<SequenceStore> {
         let (incarnations, epochs) = (Arc::new(AtomicU64::new(epoch << NUMBER_BITS)), AtomicU64::new(epoch));
         let (writer, began, noted) = (GroupWriter::start(tier)?, OnceLock::new(), AtomicU64::new(0));
-        let (shared, given) = (None, Mutex::default());
-        Ok(SequenceStore { writer, shared, incarnations, epochs, clock, began, noted, given })
+        let (shared, given, unstored, unremoved) = (None, Mutex::default(), Arc::default(), Arc::default());
+        Ok(SequenceStore { writer, shared, incarnations, epochs, clock, began, noted, given, unstored, unremoved })
     }
 
     /// The same for a store that several servers share. Its threads start with [`Self::join`].
@@ -204,6 +209,18 @@ impl SequenceStore {
         self.writer.tier().usage()
     }
 
+    /// Free bytes of the file system of the store, if it is on a disk of this machine.
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.writer.tier().free_bytes()
+    }
+
+    /// What an operator should know about the store now: it cannot write, or this server has no lease.
+    pub fn warning(&self) -> Option<String> {
+        let trouble =
+            || Some(self.writer.trouble()?.warning(if self.shared.is_some() { "state.url" } else { "state.dir" }));
+        self.shared.as_ref().and_then(|shared| without_lease(shared)).or_else(trouble)
+    }
+
     /// Reads a stored state. `done` runs on the store's thread, or on this thread if the store is closed.
     pub(in crate::model) fn take(&self, key: TierKey, then: AfterTake, done: impl FnOnce(TakenState) + Send + 'static) {
         self.writer.take(key, then, done);
@@ -251,11 +268,14 @@ impl SequenceStore {
         let model = key.model.clone();
         let end = ended.map(|ended| TierChange::Remember { key: key.clone(), ended });
         let changes = [Ok(TierChange::Remove { key, incarnation })].into_iter().chain(end.map(Ok)).collect();
+        let lines = Arc::clone(&self.unremoved);
         let done = move |mut failed: FailedChanges| {
             // Then there is nothing of it here.
             failed.retain(|(_, error)| *error != TierError::Fenced);
-            if let Some((_, error)) = failed.first() {
-                tracing::error!(model, %error, "the stored state of an ended sequence is not removed yet: the store tries again. After a crash before that, the sequence may come back");
+            if let Some((_, error)) = failed.first()
+                && let Some(count) = lines.count(&model, 1, Instant::now())
+            {
+                tracing::error!(model, count, %error, "stored states of ended sequences are not removed yet: the store tries again. After a crash before that, the sequences may come back");
             }
             done(failed.first().map(|(_, error)| error.to_string()));
         };
@@ -276,25 +296,41 @@ impl SequenceStore {
     }
 }
 
+fn without_lease(shared: &SharedStore) -> Option<String> {
+    let (seconds, address) = (shared.without_lease()?.as_secs(), shared.address());
+    Some(format!("state.url: no lease for {seconds} s ({address}): steps of shared sequences are refused"))
+}
+
+fn unstored(place: usize, error: &TierError) -> UnstoredState {
+    let why = if *error == TierError::Fenced { EndReason::Fenced } else { EndReason::Unsealed };
+    let fault = match error {
+        TierError::Full { .. } => StoreFault::Limit,
+        TierError::Unreachable { .. } | TierError::Unanswered { .. } | TierError::Refused { .. } => StoreFault::Redis,
+        _ => StoreFault::Disk,
+    };
+    UnstoredState { place, why, fault, error: error.to_string() }
+}
+
 impl StateTier for SequenceStore {
     fn seal(&self, batch: BatchToSeal, sealed: Sealed) -> Option<ClosedTask> {
         let (model, tier, count) = (batch.model.clone(), Arc::clone(self.writer.tier()), batch.states.len());
         let waits = !batch.behind;
-        let done = move |failed: FailedChanges| {
-            if let Some((_, error)) = failed.first() {
-                let sequences = failed.iter().filter(|(place, _)| *place < count).count();
+        let lines = Arc::clone(&self.unstored);
+        let done = move |mut failed: FailedChanges| {
+            failed.retain(|(place, _)| *place < count);
+            if let Some((_, error)) = failed.first()
+                && let Some(count) = lines.count(&model, failed.len() as u64, Instant::now())
+            {
                 match waits {
                     true => {
-                        tracing::error!(model, sequences, %error, "states are not stored; their sequences are dropped");
+                        tracing::error!(model, count, %error, "states are not stored; their sequences are dropped");
                     }
                     false => {
-                        tracing::error!(model, sequences, %error, "states are not stored; those of earlier steps are kept");
+                        tracing::error!(model, count, %error, "states are not stored; those of earlier steps are kept");
                     }
                 }
             }
-            let why = |error| if error == TierError::Fenced { EndReason::Fenced } else { EndReason::Unsealed };
-            let failed = failed.into_iter().filter(|(place, _)| *place < count);
-            sealed(failed.map(|(place, error)| (place, why(error))).collect());
+            sealed(failed.into_iter().map(|(place, error)| unstored(place, &error)).collect());
         };
         let running = self.running();
         let make = move |before: &[TierChange]| {

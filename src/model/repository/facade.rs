@@ -362,7 +362,7 @@ impl Repository {
         self.0.loader.observe_gpus();
         if let Some(store) = self.store() {
             let usage = store.usage();
-            self.0.resources.metrics.set_store(usage.states, usage.bytes, usage.limit);
+            self.0.resources.metrics.set_store(usage.states, usage.bytes, usage.limit, store.free_bytes());
             if let Some(shared) = store.shared() {
                 let SharedUsage { sequences, claimed, taken_over, given_up, fenced, lapsed, has_lease } =
                     shared.usage();

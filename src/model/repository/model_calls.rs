@@ -107,6 +107,7 @@ fn to_infer_failure(model: &str, failure: Failure) -> InferFailure {
         Failure::NotResumed { .. } | Failure::Store { .. } => {
             of(code::UNAVAILABLE, "its stored state cannot be read now")
         }
+        Failure::NotStored { why, .. } => of(code::UNAVAILABLE, &format!("its state could not be stored: {why}")),
         Failure::Member { why, .. } => to_infer_failure(model, *why),
         Failure::Control(_) => of(code::FAILED, "not served"),
         Failure::NotCopied { .. } => of(code::PRECONDITION, "the sequence that it is to copy has no state here"),

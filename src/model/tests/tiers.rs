@@ -10,7 +10,7 @@ use sequor_core::{EndReason, Id, Refusal};
 use super::{load, request};
 use crate::backend::mock::MockBackend;
 use crate::device::stand_in::StandIns;
-use crate::error::Failure;
+use crate::error::{Failure, StoreFault};
 use crate::model::*;
 use crate::state::tier::ClosedTask;
 use crate::telemetry::Metrics;
@@ -164,16 +164,40 @@ fn a_copied_state_is_not_changed_by_later_use_of_its_slot() {
     assert_eq!(answer(other).unwrap(), 9);
 }
 
+fn unstored(place: usize) -> UnstoredState {
+    UnstoredState { place, why: EndReason::Unsealed, fault: StoreFault::Disk, error: "no room".to_owned() }
+}
+
+/// A step whose own write failed says that its sequence ended; the step behind it, that there is none.
+#[test]
+fn a_step_behind_one_whose_write_failed_is_told_to_start() {
+    let rig = Rig::new(OLDEST, "KIND_CPU");
+    let first = rig.submit(7, 40, |s| s.start = true);
+    rig.tier.next().1(vec![]);
+    assert_eq!(answer(first).unwrap(), 40);
+    let second = rig.submit(7, 1, |_| {});
+    let (_, sealed) = rig.tier.next();
+    let behind = rig.submit(7, 1, |_| {});
+    sealed(vec![unstored(0)]);
+    let failure = answer(second).unwrap_err();
+    assert!(matches!(failure, Failure::NotStored { start: false, .. }), "{failure:?}");
+    let Failure::Refused(refused) = answer(behind).unwrap_err() else { panic!("it has no write of its own") };
+    assert_eq!(refused.refusal, Refusal::Ended(EndReason::Unsealed));
+}
+
 #[test]
 fn a_sequence_whose_state_cannot_be_made_durable_ends() {
     let rig = Rig::new(OLDEST, "KIND_CPU");
     let first = rig.submit(7, 40, |s| s.start = true);
-    rig.tier.next().1(vec![(0, EndReason::Unsealed)]);
+    rig.tier.next().1(vec![unstored(0)]);
     let refused = |failure| match failure {
         Failure::Refused(refused) => refused.refusal,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(answer(first).unwrap_err()), Refusal::Ended(EndReason::Unsealed));
+    let Failure::NotStored { start: true, why, .. } = answer(first).unwrap_err() else {
+        panic!("its own write failed")
+    };
+    assert_eq!(why, "no room");
     let next = rig.submit(7, 1, |_| {});
     let Refusal::Unknown(Some(stone)) = refused(answer(next).unwrap_err()) else { panic!("it is remembered") };
     assert_eq!(stone.why, EndReason::Unsealed);
@@ -186,11 +210,10 @@ fn a_state_that_cannot_be_made_durable_drops_its_own_sequence_alone() {
     let (batch, sealed) = rig.tier.next();
     let of = |id: u64| batch.states.iter().position(|state| state.id == Id::from(id)).unwrap();
     assert_eq!(batch.states.len(), 4, "one batch");
-    sealed(vec![(of(3), EndReason::Unsealed)]);
+    sealed(vec![unstored(of(3))]);
     let ended: Vec<Result<i32, Failure>> = pending.into_iter().map(answer).collect();
     assert_eq!(ended.iter().filter(|ended| matches!(ended, Ok(10))).count(), 3);
-    let Err(Failure::Refused(refused)) = &ended[2] else { panic!("{ended:?}") };
-    assert_eq!((refused.refusal, refused.may_retry), (Refusal::Ended(EndReason::Unsealed), true));
+    assert!(matches!(&ended[2], Err(Failure::NotStored { start: true, .. })), "{ended:?}");
 }
 
 /// The request omits its optional inputs, so it runs nothing, and its state is that of the step before.

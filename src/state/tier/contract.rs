@@ -151,6 +151,11 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// Total running time of servers with this tier.
     fn running_time(&self) -> RunningTime;
 
+    /// Free bytes of the file system of the tier, if it has one.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The present usage. Does not wait for the disk.
     fn usage(&self) -> TierUsage;
 

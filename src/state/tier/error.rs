@@ -2,8 +2,9 @@
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TierError {
-    #[error("{path} is in use by another process")]
-    InUse { path: String },
+    /// `by` is the process, if it can be found.
+    #[error("{path} is in use by {by}: stop it, or give this server a --state-dir of its own")]
+    InUse { path: String, by: String },
     #[error("{path} is damaged or no store of sequences: {what}")]
     Damaged { path: String, what: String },
     #[error(
@@ -32,6 +33,14 @@ pub enum TierError {
 }
 
 impl TierError {
+    /// A failure of the file system, without the number of the system's error.
+    pub(super) fn io(path: String, error: &dyn std::fmt::Display) -> TierError {
+        let what = error.to_string();
+        let what = what.strip_prefix("I/O error: ").unwrap_or(&what);
+        let what = what.split_once(" (os error ").map_or(what, |(before, _)| before).to_owned();
+        TierError::Io { path, what }
+    }
+
     /// The same failure after the commands were sent.
     pub(super) fn sent(self) -> TierError {
         match self {

@@ -12,6 +12,7 @@ use redb::{Builder, DatabaseError};
 use super::contract::Tier as _;
 use super::disk::{DiskTier, OpenStoreFile, StoreFile, tier_error};
 use super::error::TierError;
+use super::file_user;
 
 /// The store's file within the directory.
 const FILE: &str = "sequences.redb";
@@ -72,9 +73,16 @@ pub(super) fn open_with(
 
 /// Tries again until another process no longer uses the store, or the time is over.
 fn waiting_for<T>(until: Instant, attempt: impl Fn() -> Result<T, TierError>) -> Result<T, TierError> {
+    let mut has_said = false;
     loop {
         match attempt() {
-            Err(TierError::InUse { .. }) if Instant::now() < until => std::thread::sleep(LOOK),
+            Err(TierError::InUse { path, by }) if Instant::now() < until => {
+                if !std::mem::replace(&mut has_said, true) {
+                    let left = until.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
+                    tracing::warn!("waiting up to {left} s for {path}: {by} has it open");
+                }
+                std::thread::sleep(LOOK);
+            }
             done => return done,
         }
     }
@@ -88,7 +96,10 @@ fn lock(directory: &Path) -> Result<File, TierError> {
     let file = opened.map_err(|e| failed(&path, &e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(TierError::InUse { path: directory.join(FILE).display().to_string() }),
+        Err(TryLockError::WouldBlock) => {
+            let (by, path) = (file_user::user_of(&path), directory.join(FILE).display().to_string());
+            Err(TierError::InUse { path, by })
+        }
         Err(TryLockError::Error(error)) => Err(failed(&path, &error)),
     }
 }
@@ -104,7 +115,7 @@ pub(super) fn shrink(tier: &DiskTier, len: u64) {
 }
 
 fn failed(path: &Path, error: &io::Error) -> TierError {
-    TierError::Io { path: path.display().to_string(), what: error.to_string() }
+    TierError::io(path.display().to_string(), error)
 }
 
 fn make_directory(directory: &Path) -> io::Result<()> {

@@ -170,7 +170,7 @@ fn a_store_whose_write_failed_is_still_refused_to_a_second_server() {
     assert!(first.put_batch(&[put(1, 1, 2, b"lost")]).is_err());
     file.0.lock().fails = None;
     let refused = open_again().unwrap_err();
-    assert!(matches!(&refused, TierError::InUse { path } if path.ends_with("sequences.redb")), "{refused}");
+    assert!(matches!(&refused, TierError::InUse { path, .. } if path.ends_with("sequences.redb")), "{refused}");
     assert_eq!(kept(&first)[&1], (1, b"state".to_vec()), "the first goes on");
     first.close();
     let second = open_again().unwrap().tier;
@@ -227,4 +227,22 @@ fn a_store_that_is_not_compacted_goes_on() {
     }
     shrink(&store, whole);
     assert_eq!(kept(&store).len(), 1);
+}
+
+#[test]
+fn a_store_in_use_names_its_user_and_what_to_do() {
+    let (folder, _) = stored();
+    let held = opened(folder.path()).unwrap();
+    let error = opened(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("sequences.redb is in use by ") && error.contains("--state-dir of its own"), "{error}");
+    #[cfg(target_os = "linux")]
+    assert!(error.contains(&format!("pid {} (", std::process::id())), "{error}");
+    drop(held);
+}
+
+#[test]
+fn an_error_of_the_system_has_no_number() {
+    let full = io::Error::from_raw_os_error(28);
+    let TierError::Io { what, .. } = TierError::io("st".to_owned(), &full) else { panic!("it is of the disk") };
+    assert_eq!(what, "No space left on device");
 }

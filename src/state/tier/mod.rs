@@ -4,14 +4,15 @@
 //!
 //! - `contract`: the trait of every tier. `record`: the facts about a stored state. `error`: why a tier does not keep or find one.
 //! - `succession`: which versions of a model continue from states of others.
-//! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only.
+//! - `disk`: a store on disk. `folder`: its directory and file, readable by the server's user only. `file_user`: which process uses a file.
 //! - `shared`: a store that several servers share.
 //! - `writer`: combines the changes of all models at one time into one commit. `smaller_commits`: what follows a
-//!   failed one. `owed`: changes of failed commits that are tried again later.
+//!   failed one. `owed`: changes of failed commits that are tried again later. `trouble`: whether the store fails to write now.
 
 mod contract;
 mod disk;
 mod error;
+mod file_user;
 mod folder;
 #[cfg(test)]
 mod folder_tests;
@@ -22,6 +23,7 @@ mod smaller_commits;
 mod succession;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod writer;
 #[cfg(test)]
 mod writer_tests;
@@ -36,4 +38,5 @@ pub use shared::{
     SharedStore, SharedTier, SharedUsage, UnownedSequence,
 };
 pub use succession::{Successions, VersionDigest};
+pub use trouble::StoreTrouble;
 pub use writer::{AfterTake, ClosedTask, FailedChanges, GroupWriter, TakenState, find, task_panicked};

@@ -119,13 +119,18 @@ impl OwedChanges {
         self.changes.get(&Subject::State(key))
     }
 
-    /// Tries a portion of the changes, if it is due.
-    pub(super) fn try_due(&mut self, tier: &dyn Tier) {
+    pub(super) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Tries a portion of the changes, if it is due. Returns the outcome.
+    pub(super) fn try_due(&mut self, tier: &dyn Tier) -> Option<Result<(), TierError>> {
         if self.due_in() != Some(Duration::ZERO) {
-            return;
+            return None;
         }
         let subjects = self.next_portion();
-        match self.write(tier, &subjects) {
+        let outcome = self.write(tier, &subjects);
+        match &outcome {
             Ok(()) => {
                 (self.wait, self.due) = (self.waits.first, Instant::now());
                 self.portion = (2 * self.portion).min(PORTION);
@@ -140,11 +145,13 @@ impl OwedChanges {
                 }
             }
         }
+        Some(outcome)
     }
 
     /// Tries all once more when the writer ends. A failed attempt is halved here, too.
     pub(super) fn try_last(&mut self, tier: &dyn Tier) {
         let (mut parts, mut failures) = (vec![self.changes.keys().cloned().collect::<Vec<_>>()], 0);
+        let mut last = None;
         while let Some(mut part) = parts.pop() {
             let Err(error) = self.write(tier, &part) else { continue };
             failures += 1;
@@ -152,9 +159,12 @@ impl OwedChanges {
                 let second = part.split_off(part.len() / 2);
                 parts.extend([second, part]);
             } else {
-                let changes = self.changes.len();
-                tracing::error!(%error, changes, "the store closes, and these changes are not written: ended sequences may come back after the restart");
+                last = Some(error);
             }
+        }
+        if let Some(error) = last {
+            let changes = self.changes.len();
+            tracing::error!(%error, changes, "the store closes, and these changes are not written: ended sequences may come back after the restart");
         }
     }
 

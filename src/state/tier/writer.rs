@@ -26,6 +26,7 @@ use super::error::TierError;
 use super::owed::{OwedChanges, RetryWaits};
 use super::record::{StateHead, TierKey};
 use super::smaller_commits::SmallerCommits;
+use super::trouble::{StoreHealth, StoreTrouble};
 
 /// Maximum number of tasks in one commit.
 const MOST: usize = 4096;
@@ -124,6 +125,7 @@ struct QueuedTasks {
 pub struct GroupWriter {
     tier: Arc<dyn Tier>,
     queue: Arc<WriterQueue>,
+    health: Arc<StoreHealth>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
@@ -159,18 +161,24 @@ impl GroupWriter {
     }
 
     pub(super) fn start_with(tier: Arc<dyn Tier>, waits: RetryWaits) -> std::io::Result<GroupWriter> {
-        let queue = Arc::<WriterQueue>::default();
+        let (queue, health) = (Arc::<WriterQueue>::default(), Arc::<StoreHealth>::default());
         let (tier_of_thread, queue_of_thread) = (Arc::clone(&tier), Arc::clone(&queue));
+        let health_of_thread = Arc::clone(&health);
         let run = move || {
             let closing = ClosesAtEnd { tier: &tier_of_thread, queue: &queue_of_thread };
-            run(&*tier_of_thread, closing.queue, waits);
+            run(&*tier_of_thread, closing.queue, waits, &health_of_thread);
         };
         let thread = std::thread::Builder::new().name("sequor-store".to_owned()).spawn(run)?;
-        Ok(GroupWriter { tier, queue, thread: Arc::new(Mutex::new(Some(thread))) })
+        Ok(GroupWriter { tier, queue, health, thread: Arc::new(Mutex::new(Some(thread))) })
     }
 
     pub fn tier(&self) -> &Arc<dyn Tier> {
         &self.tier
+    }
+
+    /// Why the store fails to write now, if it does.
+    pub fn trouble(&self) -> Option<StoreTrouble> {
+        self.health.trouble()
     }
 
     /// Writes the changes that `make` returns, and calls `done` once each is durable or has failed. Both run on the writer's thread, or on
@@ -306,22 +314,37 @@ pub fn task_panicked() -> TierError {
     TierError::Io { path: "the store".to_owned(), what: "its task has panicked".to_owned() }
 }
 
-fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits) {
+fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits, health: &StoreHealth) {
     let (mut owed, mut smaller) = (OwedChanges::new(waits), SmallerCommits::default());
     while let Some(tasks) = queue.next(owed.due_in()) {
-        commit(tier, &mut owed, &mut smaller, tasks);
-        owed.try_due(tier);
+        commit(tier, &mut owed, &mut smaller, tasks, health);
+        if let Some(outcome) = owed.try_due(tier) {
+            health.note(outcome.as_ref().map(|()| ()), false);
+        }
+        health.waits(owed.len());
     }
     owed.try_last(tier);
 }
 
 /// Carries out these tasks with one commit, or with smaller ones if that fails.
-fn commit(tier: &dyn Tier, owed: &mut OwedChanges, smaller: &mut SmallerCommits, tasks: Vec<WriterTask>) {
+fn commit(
+    tier: &dyn Tier,
+    owed: &mut OwedChanges,
+    smaller: &mut SmallerCommits,
+    tasks: Vec<WriterTask>,
+    health: &StoreHealth,
+) {
     let mut gathered = GatheredChanges::default();
     tasks.into_iter().for_each(|task| gathered.add(tier, owed, task));
     let all_failed = || (0..gathered.changes.len()).map(|place| (place, task_panicked())).collect();
     let failed = call(|| gathered.write(tier, smaller)).unwrap_or_else(all_failed);
     let GatheredChanges { changes, of_takers, waiting } = gathered;
+    if !changes.is_empty() {
+        // Before the callbacks: who learns of a failure finds it here.
+        let of_store = failed.values().find(|error| **error != TierError::Fenced).or_else(|| failed.values().next());
+        let has_state = changes.iter().any(|change| matches!(change, TierChange::Put { .. }));
+        health.note(of_store.map_or(Ok(()), Err), has_state);
+    }
     for waits in waiting {
         match waits {
             WriterWaiting::Writer { places, done } => {

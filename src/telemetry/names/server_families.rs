@@ -92,6 +92,11 @@ pub(super) fn store_gauges(r: &mut Registry) -> StoreGauges {
         ),
         bytes: gauge_alone(r, "sequor_store_bytes", "Bytes of the states that sequor_store_sequences counts"),
         limit: gauge_alone(r, "sequor_store_limit_bytes", "state.disk_limit, the maximum of sequor_store_bytes"),
+        free: gauge_alone(
+            r,
+            "sequor_store_free_bytes",
+            "Free bytes of the file system of state.dir; 0 without a store, no limit with state.url",
+        ),
     }
 }
 

@@ -360,11 +360,7 @@ impl Job {
         if let Some(recorder) = recorder {
             self.record(recorder, now - self.arrived, Duration::ZERO, refusal_reason(&refusal));
         }
-        let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
-        let failure = self.failure.take().or(by_processor).or_else(|| self.went_back(&refusal));
-        if let (Refusal::Failed(_) | Refusal::Ended(EndReason::Member | EndReason::Spilled), Some(failure)) =
-            (&refusal, failure)
-        {
+        if let Some(failure) = self.own_failure(&refusal) {
             refusals.note(now, &self.id, &failure);
             return self.reply.send(Err(failure), &self.compute, thread);
         }
@@ -376,6 +372,19 @@ impl Job {
         let failure = Failure::from(refused);
         refusals.note(now, &self.id, &failure);
         self.reply.send(Err(failure), &self.compute, thread);
+    }
+
+    /// The failure that the request itself has, if it is what this refusal reports.
+    fn own_failure(&mut self, refusal: &Refusal) -> Option<Failure> {
+        match refusal {
+            // Only the request whose own state was not stored has one.
+            Refusal::Ended(EndReason::Unsealed) => self.failure.take(),
+            Refusal::Failed(_) | Refusal::Ended(EndReason::Member | EndReason::Spilled) => {
+                let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
+                self.failure.take().or(by_processor).or_else(|| self.went_back(refusal))
+            }
+            _ => None,
+        }
     }
 
     /// The failure of a request whose sequence went back to the store before it could begin here. It may be sent again.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sequor_core::{BatchId, Id, Time};
 
+use crate::config::model::settings::DurabilityWhen;
 use crate::error::Failure;
 use crate::model::load::{LoadedModel, strategy_name};
 use crate::model::sequences::jobs::ChosenBy;
@@ -25,6 +26,8 @@ pub struct SequenceHistory {
     pub refusals: Vec<PastRefusal>,
     /// The built-in policy of the load that takes new sequences. A plug-in may decide in its place.
     pub policy: &'static str,
+    /// When the states of that load are stored, if they are.
+    pub durable: Option<DurabilityWhen>,
 }
 
 /// A step that was answered.
@@ -63,10 +66,12 @@ pub(in crate::model) fn history(model: &ModelScheduler, id: &Id) -> SequenceHist
     let mates = mates(model, id, &steps);
     let past = |step: &StepRecord| past(step, mates.get(&step.batch.id), now);
     let refusals = model.refusals.of(id).into_iter().take(REFUSALS);
+    let load = model.load_for(None);
     SequenceHistory {
         steps: steps.iter().map(past).collect(),
         refusals: refusals.map(|of| PastRefusal { ago: now.since(of.at), failure: of.failure }).collect(),
-        policy: model.load_for(None).map_or("", |load| policy_of(&load)),
+        policy: load.as_ref().map_or("", |load| policy_of(load)),
+        durable: load.and_then(|load| Some(load.durable.as_ref()?.when)),
     }
 }
 

@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use sequor_core::EndReason;
-
-use crate::model::load::StateTier;
+use crate::model::load::{StateTier, UnstoredState};
 use crate::model::sequences::offloaded::{Forgotten, StoreTask};
 use crate::model::sequences::table::{DeferredActions, KeptStages, SealAction, StoreAction};
 use crate::model::sequences::write_back::sealing;
@@ -35,7 +33,7 @@ pub(super) fn queue<H: ActionHost>(host: &Arc<H>, actions: &mut DeferredActions)
 /// Queues states for a tier. The tier's report releases or refuses the answers.
 fn seal<H: ActionHost>(host: &Arc<H>, SealAction { tier, waiting, rows, batch }: SealAction) -> Option<ClosedTask> {
     let host = Arc::downgrade(host);
-    let sealed = move |failed: Vec<(usize, EndReason)>| {
+    let sealed = move |failed: Vec<UnstoredState>| {
         if let Some(host) = host.upgrade() {
             change(&host, |table, now| sealing::sealed(table, now, waiting, &rows, &failed));
         }

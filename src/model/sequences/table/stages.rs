@@ -292,6 +292,7 @@ impl Table {
                 let why = match refusal {
                     Refusal::Ended(why) => why,
                     Refusal::Policy(_) => EndReason::Rejected,
+                    Refusal::BacklogTimeout { .. } => EndReason::NoSlot,
                     _ => EndReason::Cancelled,
                 };
                 let stone = Tombstone { why, at: now, step: kept.head.step, idle: kept.head.idle };

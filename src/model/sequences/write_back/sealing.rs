@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use sequor_core::{BatchId, EndReason, Event, Refusal, Req, Seq, SequenceView, Stage, Time};
 
-use crate::model::load::{BatchToSeal, LoadDurability, LoadedModel, StateTier, StateToSeal, first_file, header};
+use crate::error::Failure;
+use crate::model::load::{
+    BatchToSeal, LoadDurability, LoadedModel, StateTier, StateToSeal, UnstoredState, first_file, header,
+};
 use crate::model::sequences::jobs::Job;
 use crate::model::sequences::offloaded::{RowToSeal, WrittenSequence};
 use crate::model::sequences::table::{JobStage, PendingSeals, SealAction, SealWaiting, SealingRow, StoreAction, Table};
@@ -273,9 +276,9 @@ pub(in crate::model::sequences) fn sealed(
     now: Time,
     waiting: SealWaiting,
     rows: &[SealingRow],
-    failed: &[(usize, EndReason)],
+    failed: &[UnstoredState],
 ) {
-    let durable = rows.iter().enumerate().filter(|(place, _)| failed.iter().all(|(of, _)| of != place));
+    let durable = rows.iter().enumerate().filter(|(place, _)| failed.iter().all(|of| of.place != *place));
     for (_, row) in durable {
         if let Some(written) = written_as(table, row) {
             // If the state from before a START was removed, no step is durable.
@@ -285,25 +288,34 @@ pub(in crate::model::sequences) fn sealed(
     if let (SealWaiting::Reply(_), Some(written)) = (&waiting, rows.first().and_then(|row| written_as(table, row))) {
         written.replies = written.replies.saturating_sub(1);
     }
-    let why = failed.first().map_or(EndReason::Unsealed, |(_, why)| *why);
+    let why = failed.first().map_or(EndReason::Unsealed, |of| of.why);
     let unsealed = Refusal::Ended(why);
     let seq = rows.first().filter(|_| !failed.is_empty()).map(|row| row.seq);
     match waiting {
         SealWaiting::Nothing => {}
         SealWaiting::Batch(id) => {
-            let refused = |(place, why): &(usize, EndReason)| Some((rows.get(*place)?.req, Refusal::Ended(*why)));
-            table.apply(now, Event::Sealed(id, failed.iter().filter_map(refused).collect()));
+            let rows = failed.iter().filter_map(|of| Some((rows.get(of.place)?.req, of)));
+            let rows: Vec<(Req, &UnstoredState)> = rows.collect();
+            for (req, of) in &rows {
+                note_unstored(table, *req, Some(of));
+            }
+            let refused = rows.iter().map(|(req, of)| (*req, Refusal::Ended(of.why))).collect();
+            table.apply(now, Event::Sealed(id, refused));
         }
         SealWaiting::Posted(req) => {
             if let (Some(seq), Some(job)) = (seq, table.jobs.get_mut(req).and_then(JobStage::job_mut)) {
                 let start = job.facts.start;
-                job.answer = Some(Err(job.load.refused(unsealed, job.id.clone(), start, now).into()));
+                let refused = || job.load.refused(unsealed, job.id.clone(), start, now).into();
+                job.answer = Some(Err(failed.first().and_then(|of| unstored(job, of)).unwrap_or_else(refused)));
                 job.set_refused(false);
                 table.apply(now, Event::End(seq, why));
             }
             table.apply(now, Event::Posted(req));
         }
-        SealWaiting::Reply(req) => table.apply(now, Event::Replied(req, seq.map(|_| why))),
+        SealWaiting::Reply(req) => {
+            note_unstored(table, req, failed.first());
+            table.apply(now, Event::Replied(req, seq.map(|_| why)));
+        }
         SealWaiting::FailedStart(mut job) => match seq {
             None => {
                 job.write.durable_step = table.durable_step(job.seq);
@@ -311,8 +323,23 @@ pub(in crate::model::sequences) fn sealed(
             }
             Some(seq) => {
                 table.apply(now, Event::End(seq, why));
+                job.failure = failed.first().and_then(|of| unstored(&job, of));
                 table.actions.refused.push((job, unsealed, true));
             }
         },
     }
+}
+
+/// Notes the failure for the client of the request whose own state was not stored. Requests behind it find that their sequence has ended.
+fn note_unstored(table: &mut Table, req: Req, of: Option<&UnstoredState>) {
+    if let (Some(of), Some(job)) = (of, table.jobs.get_mut(req).and_then(JobStage::job_mut)) {
+        job.failure = unstored(job, of);
+    }
+}
+
+/// The failure of a request whose own state was not stored. `None` if another server has the sequence now.
+fn unstored(job: &Job, UnstoredState { why, fault, error, .. }: &UnstoredState) -> Option<Failure> {
+    let (model, id, start) = (job.load.settings.name.clone(), job.id.clone(), job.facts.start);
+    let failure = Failure::NotStored { model, id, start, fault: *fault, why: error.clone() };
+    (*why == EndReason::Unsealed).then_some(failure)
 }

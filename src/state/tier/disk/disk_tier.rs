@@ -243,6 +243,11 @@ impl Tier for DiskTier {
         self.kept.lock().running
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        let of = rustix::fs::statvfs(self.path.as_str()).ok()?;
+        Some(of.f_bavail.saturating_mul(of.f_frsize))
+    }
+
     fn usage(&self) -> TierUsage {
         let kept = self.kept.lock();
         TierUsage { states: kept.heads.len(), bytes: kept.used, limit: kept.limit }

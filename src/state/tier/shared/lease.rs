@@ -16,8 +16,9 @@ pub struct LeaseClock {
     until: AtomicU64,
     /// The life of the heartbeat in Redis that it was given for.
     life: AtomicU64,
-    /// How often it was lost.
+    /// How often it was lost, and until when the last lost one held.
     lost: AtomicU64,
+    lost_at: AtomicU64,
     /// By how many nanoseconds a test has set the clock forward.
     #[cfg(test)]
     ahead: AtomicU64,
@@ -47,6 +48,7 @@ impl LeaseClock {
             until: AtomicU64::new(0),
             life: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            lost_at: AtomicU64::new(0),
             #[cfg(test)]
             ahead: AtomicU64::new(0),
         }
@@ -107,11 +109,24 @@ impl LeaseClock {
 
     /// Ends the lease until the next heartbeat. Returns whether it had one.
     pub(super) fn end(&self) -> bool {
-        let had_one = self.until.swap(0, Ordering::AcqRel) != 0;
+        let until = self.until.swap(0, Ordering::AcqRel);
+        let had_one = until != 0;
         if had_one {
+            self.lost_at.store(until.min(nanos(self.now())), Ordering::Release);
             self.lost.fetch_add(1, Ordering::AcqRel);
         }
         had_one
+    }
+
+    /// For how long it has not held, if it does not hold now and did before. Reads a lease that is over and was not ended yet, too.
+    pub(super) fn away_for(&self) -> Option<Duration> {
+        let now = self.now();
+        if self.holds_at(now) {
+            return None;
+        }
+        let until = self.until.load(Ordering::Acquire);
+        let since = if until == 0 { self.lost_at.load(Ordering::Acquire) } else { until };
+        (since != 0).then(|| Duration::from_nanos(nanos(now).saturating_sub(since)))
     }
 
     pub(super) fn lost(&self) -> u64 {
@@ -136,5 +151,21 @@ mod tests {
         assert!(!clock.holds_at(sent), "a lapsed lease does not hold before the next heartbeat");
         clock.renewed(clock.now(), 2);
         assert!(clock.holds_since(1) && !clock.holds_since(0), "it was lost in between");
+    }
+
+    #[test]
+    fn a_lease_that_is_over_says_for_how_long() {
+        let clock = LeaseClock::new(Duration::from_secs(2));
+        assert_eq!(clock.away_for(), None, "it never had one");
+        clock.renewed(clock.now(), 1);
+        assert_eq!(clock.away_for(), None);
+        let is_about = |away: Option<Duration>, seconds: u64| away.is_some_and(|away| away.as_secs() == seconds);
+        clock.advance(Duration::from_secs(4));
+        assert!(is_about(clock.away_for(), 2), "before the heartbeat notes it: {:?}", clock.away_for());
+        clock.lapse(clock.now());
+        clock.advance(Duration::from_secs(10));
+        assert!(is_about(clock.away_for(), 12), "{:?}", clock.away_for());
+        clock.renewed(clock.now(), 2);
+        assert_eq!(clock.away_for(), None);
     }
 }

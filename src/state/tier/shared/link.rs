@@ -16,6 +16,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Maximum number of characters of a message of Redis, in the log and for clients.
 const MAX_MESSAGE_CHARS: usize = 200;
+/// What to do if Redis refuses a client without a password.
+const PASSWORD_NEEDED: &str = "it asks for a password: redis://:PASSWORD@HOST:PORT/0, best in SEQUOR_STATE_URL";
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -61,12 +63,21 @@ impl RedisAddress {
     }
 
     pub(super) fn failed(&self, error: &redis::RedisError) -> TierError {
-        let (address, what) = (self.shown.clone(), self.plain(&error.to_string()));
+        let (address, what) = (self.shown.clone(), self.what(error));
         if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() {
             TierError::Unreachable { address, what }
         } else {
             TierError::Refused { address, what }
         }
+    }
+
+    /// What has failed, as a sentence that names what to do if that is known.
+    fn what(&self, error: &redis::RedisError) -> String {
+        if error.code() == Some("NOAUTH") || error.to_string().contains("NOAUTH") {
+            return PASSWORD_NEEDED.to_owned();
+        }
+        let is_late = error.is_timeout() || error.to_string().contains("os error 11)");
+        if is_late { format!("no answer within {} s", PATIENCE.as_secs()) } else { self.plain(&error.to_string()) }
     }
 
     /// A new connection.
@@ -244,6 +255,12 @@ mod tests {
         assert_eq!(address.plain(unknown), "ERR unknown command 'AUTH', ");
         assert_eq!(address.plain("ERR s3cret\r\nis wrong"), "ERR ***is wrong");
         assert_eq!(address.plain(&"x".repeat(10_000)).len(), MAX_MESSAGE_CHARS);
+        let refused = redis::parse_redis_value(b"-NOAUTH Authentication required.\r\n").unwrap();
+        let Value::ServerError(refused) = refused else { panic!("it is an error") };
+        assert!(address.failed(&refused.into()).to_string().contains("asks for a password: redis://:PASSWORD@HOST"));
+        let late = redis::RedisError::from(std::io::Error::from_raw_os_error(11));
+        let TierError::Unreachable { what, .. } = address.failed(&late) else { panic!("it may come back") };
+        assert_eq!(what, "no answer within 2 s");
         let link = RedisLink::new(address, Duration::ZERO);
         let answer = Value::BulkString(b"a state of a sequence".repeat(1000));
         let TierError::Refused { what, .. } = link.unexpected(&answer) else { panic!("it is refused") };

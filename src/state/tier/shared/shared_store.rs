@@ -145,6 +145,11 @@ impl SharedStore {
         SharedUsage { lapsed: self.lease.lost(), has_lease: self.lease.holds(), ..self.tier.usage_of_servers() }
     }
 
+    /// For how long this server has had no lease, if it has none.
+    pub fn without_lease(&self) -> Option<Duration> {
+        self.lease.away_for()
+    }
+
     /// Ends the threads. The tier stays open.
     pub fn stop(&self) {
         self.claims.close();

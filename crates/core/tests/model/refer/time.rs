@@ -103,7 +103,7 @@ impl Refer {
             let ahead = self.backlog(s.load).iter().position(|b| *b == n).unwrap_or(0).min(1000) as u32;
             let waited = Time(now).since(Time(s.backlogged_at));
             let keeps = !self.loads[s.load].spec.cancel_ends && s.goes_back();
-            let why = if keeps { EndReason::Spilled } else { EndReason::Cancelled };
+            let why = if keeps { EndReason::Spilled } else { EndReason::NoSlot };
             self.leave(now, n, why, Refusal::BacklogTimeout { waited, ahead });
         } else {
             self.leave(now, n, EndReason::Idle, Refusal::Ended(EndReason::Idle));
