@@ -150,7 +150,9 @@ fn a_wrong_answer_is_reported_in_the_words_of_the_server() {
     let lines = &report.runs[0].policy_lines;
     assert!(lines[0].ends_with(": plan answered index 999 of 1 candidates"), "{lines:?}");
     let rounds = report.runs[0].rounds.unwrap();
-    assert!(rounds.questions > 0 && rounds.questions == rounds.fallbacks, "{rounds:?}");
-    let table = report.table();
-    assert!(table.contains(" 0 answered, ") && table.contains(" us each on the average"), "{table}");
+    // Its admissions are right, until it is parked.
+    assert!(rounds.fallbacks > 100 && rounds.questions < rounds.fallbacks + 100, "{rounds:?}");
+    let (table, answered) = (report.table(), rounds.questions - rounds.fallbacks);
+    let line = format!(" {answered} answered, under 0.1 us each on the average");
+    assert!(rounds.mean_us < 0.05 && table.contains(&line), "{table}");
 }
