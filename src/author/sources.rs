@@ -12,8 +12,8 @@ use super::AuthorError;
 const NO_SOURCES: [&str; 4] = ["target", "node_modules", "__pycache__", "cases"];
 /// Ends of the names of files that are results, or that no build reads.
 const NO_SOURCE: [&str; 5] = [".wasm", ".pyc", ".md", "~", "Cargo.lock"];
-/// The file that marks a virtual environment of Python.
-const ENVIRONMENT: &str = "pyvenv.cfg";
+/// The files that mark a virtual environment of Python, and a folder of results that cargo or another program made under any name.
+const MARKS_OF_RESULTS: [&str; 2] = ["pyvenv.cfg", "CACHEDIR.TAG"];
 
 /// The sources of a folder: of each file its content, and the marks that change with every write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,7 +43,8 @@ impl Sources {
             }
             // A file that is gone again is no source. The comparison after the build finds what changed.
             let Ok(data) = std::fs::metadata(&path) else { continue };
-            let has_sources = !NO_SOURCES.contains(&name.as_ref()) && !path.join(ENVIRONMENT).exists();
+            let has_sources =
+                !NO_SOURCES.contains(&name.as_ref()) && !MARKS_OF_RESULTS.iter().any(|mark| path.join(mark).exists());
             if data.is_dir() && has_sources {
                 self.add(folder, &path)?;
             } else if data.is_file() && !NO_SOURCE.iter().any(|end| name.ends_with(end)) {
@@ -115,7 +116,7 @@ mod tests {
         let others =
             ["mine.wasm", "README.md", "target/x.c", "cases/a.toml", ".git/x.c", "__pycache__/x.py", "env/lib.py"];
         others.into_iter().for_each(write);
-        write("env/pyvenv.cfg");
+        ["env/pyvenv.cfg", "out/CACHEDIR.TAG", "out/x.rlib"].into_iter().for_each(write);
         let read = Sources::read(folder.path()).unwrap();
         let names: Vec<&str> = read.0.keys().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(names, ["_own/data.json", "plugin.c", "plugin.toml", "table.inc"]);
