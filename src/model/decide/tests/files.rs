@@ -142,3 +142,20 @@ fn a_replacement_does_not_overwrite_a_file_that_was_put_there_meanwhile() {
     assert!(refused.to_string().contains("up.wasm was written meanwhile"), "{refused}");
     assert_eq!(names(&rig), ("first".to_owned(), "first".to_owned(), "all#9".to_owned()));
 }
+
+#[test]
+fn a_plug_in_file_that_is_written_while_its_predecessor_is_made_decides_next() {
+    let rig = Rig::new(&["first"]);
+    let repository: &dyn PluginControl = &rig.fixture.repository;
+    let registry = rig.fixture.repository.registry().unwrap();
+    repository.attach(&attach("first"), BY).unwrap();
+    registry.look();
+    let file = registry.file("first").unwrap();
+    let state = || (repository.show("first").unwrap().sha256, fs_err::read_to_string(&file).unwrap());
+    // The loader of this test writes the file while it makes this version.
+    fs_err::write(&file, format!("all#put {}", file.display())).unwrap();
+    registry.look();
+    assert_eq!(state(), ("first".to_owned(), "all#9".to_owned()));
+    registry.look();
+    assert_eq!(state(), ("all#9".to_owned(), "all#9".to_owned()));
+}
