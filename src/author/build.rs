@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::place;
 use super::project::ProjectManifest;
-use super::sources::Sources;
+use super::sources::PluginSources;
 use super::{AuthorError, Machine, Project, component};
 
 /// A component that was written to a file.
@@ -21,7 +21,7 @@ pub fn build(project: &Project, to: &Path, machine: &Machine) -> Result<Vec<Buil
         let checked = project.world.check_manifest(&manifest.path, &manifest.text);
         checked.map_err(|fault| AuthorError::Text(fault.to_string()))?;
     }
-    let before = Sources::read(&project.folder)?;
+    let before = PluginSources::read(&project.folder)?;
     let component = project.language.component(&project.folder, project.world, machine)?;
     before.check_same(&project.folder)?;
     project.manifests.iter().try_for_each(check_read)?;

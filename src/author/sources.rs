@@ -17,7 +17,7 @@ const MARKS_OF_RESULTS: [&str; 2] = ["pyvenv.cfg", "CACHEDIR.TAG"];
 
 /// The sources of a folder: of each file its content, and the marks that change with every write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Sources(BTreeMap<PathBuf, SourceFile>);
+pub(super) struct PluginSources(BTreeMap<PathBuf, SourceFile>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SourceFile {
@@ -26,10 +26,10 @@ struct SourceFile {
     marks: (u64, u64, i64, i64),
 }
 
-impl Sources {
+impl PluginSources {
     /// Reads all sources of a folder. Hidden folders have none.
-    pub(super) fn read(folder: &Path) -> Result<Sources, AuthorError> {
-        let mut sources = Sources::default();
+    pub(super) fn read(folder: &Path) -> Result<PluginSources, AuthorError> {
+        let mut sources = PluginSources::default();
         sources.add(folder, folder)?;
         Ok(sources)
     }
@@ -65,25 +65,25 @@ impl Sources {
     }
 
     /// The first file that was written, added or removed between the two moments.
-    fn written(&self, later: &Sources) -> Option<&Path> {
+    fn written(&self, later: &PluginSources) -> Option<&Path> {
         first_difference(self, later, |a, b| a == b)
     }
 
     /// The first file whose content differs. A program of a build may write files anew that are as they were.
-    fn differing(&self, later: &Sources) -> Option<&Path> {
+    fn differing(&self, later: &PluginSources) -> Option<&Path> {
         first_difference(self, later, |a, b| a.map(|file| file.sha256) == b.map(|file| file.sha256))
     }
 
     /// An error if a source of the folder has been written since.
     pub(super) fn check_untouched(&self, folder: &Path) -> Result<(), AuthorError> {
-        let later = Sources::read(folder)?;
+        let later = PluginSources::read(folder)?;
         let written = self.written(&later).or_else(|| later.written(self)).map(Path::to_owned);
         written.map_or(Ok(()), |file| Err(AuthorError::Changed { path: folder.join(file) }))
     }
 
     /// An error if a source of the folder has another content by now.
     pub(super) fn check_same(&self, folder: &Path) -> Result<(), AuthorError> {
-        let later = Sources::read(folder)?;
+        let later = PluginSources::read(folder)?;
         let differing = self.differing(&later).or_else(|| later.differing(self)).map(Path::to_owned);
         differing.map_or(Ok(()), |file| Err(AuthorError::Changed { path: folder.join(file) }))
     }
@@ -91,8 +91,8 @@ impl Sources {
 
 /// The first file of `one` that is not the same in `other`.
 fn first_difference<'a>(
-    one: &'a Sources,
-    other: &Sources,
+    one: &'a PluginSources,
+    other: &PluginSources,
     is_same: impl Fn(Option<&SourceFile>, Option<&SourceFile>) -> bool,
 ) -> Option<&'a Path> {
     let differs = |(name, file): &(&'a PathBuf, &'a SourceFile)| !is_same(Some(file), other.0.get(*name));
@@ -117,7 +117,7 @@ mod tests {
             ["mine.wasm", "README.md", "target/x.c", "cases/a.toml", ".git/x.c", "__pycache__/x.py", "env/lib.py"];
         others.into_iter().for_each(write);
         ["env/pyvenv.cfg", "out/CACHEDIR.TAG", "out/x.rlib"].into_iter().for_each(write);
-        let read = Sources::read(folder.path()).unwrap();
+        let read = PluginSources::read(folder.path()).unwrap();
         let names: Vec<&str> = read.0.keys().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(names, ["_own/data.json", "plugin.c", "plugin.toml", "table.inc"]);
         assert_eq!(read.contents().count(), 3, "a change of the manifest builds nothing again");
@@ -132,7 +132,7 @@ mod tests {
             std::fs::rename(folder.path().join("next"), folder.path().join("plugin.py")).unwrap();
         };
         write("a");
-        let before = Sources::read(folder.path()).unwrap();
+        let before = PluginSources::read(folder.path()).unwrap();
         let kept = std::fs::File::open(folder.path().join("plugin.py")).unwrap();
         assert!(before.check_untouched(folder.path()).is_ok());
         write("b");

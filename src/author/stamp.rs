@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::files::place;
 use super::sdk::Kit;
-use super::sources::Sources;
+use super::sources::PluginSources;
 use super::{AuthorError, Machine};
 
 /// The version of the cache. Entries of another version are not used. Version 1 could keep a component under the hash of other sources.
@@ -18,7 +18,7 @@ const CACHE: &str = "2";
 pub struct Stamp {
     hash: Sha256,
     /// The folders that were read, as they were then.
-    read: Vec<(PathBuf, Sources)>,
+    read: Vec<(PathBuf, PluginSources)>,
 }
 
 impl Stamp {
@@ -46,7 +46,7 @@ impl Stamp {
 
     /// Adds every source below a folder, of any kind: a build may read data too.
     pub fn sources(mut self, folder: &Path) -> Result<Stamp, AuthorError> {
-        let sources = Sources::read(folder)?;
+        let sources = PluginSources::read(folder)?;
         for (name, sha256) in sources.contents() {
             self.add(&name.to_string_lossy(), sha256);
         }
