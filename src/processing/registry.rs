@@ -89,7 +89,7 @@ impl<P: PluginPlace> fmt::Debug for PlaceRegistry<P> {
 pub(super) enum RequestedBy {
     /// An operator. A parked plug-in serves again. The print is that of the plug-in's file when the change began.
     Operator(Option<FilePrint>),
-    /// A changed file. A parked plug-in stays parked. The change never writes that file: whoever put it there may have put another by now.
+    /// A changed file. A parked plug-in stays parked. The change never writes that file: a newer file may be there by now.
     Folder,
 }
 

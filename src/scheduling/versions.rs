@@ -17,7 +17,7 @@ use super::startup::{Parked, Successor, Unfit};
 pub(super) enum ChangeOrigin<'a> {
     /// An operator, and the print of the plug-in's file when the change began.
     Operator(By<'a>, Option<FilePrint>),
-    /// A changed file. The change never writes that file: whoever put it there may have put another by now.
+    /// A changed file. The change never writes that file: a newer file may be there by now.
     Folder,
 }
 

@@ -112,7 +112,7 @@ pub(super) struct Plugged {
     /// A failure of the guest between two questions.
     fell: Option<PolicyFault>,
     what: String,
-    /// What is wrong with an answer of a guest that did not fail.
+    /// The fault of an answer, in a sentence, if the guest itself did not fail.
     wrong: String,
     spent: u64,
     policy_lines: Vec<String>,
