@@ -48,10 +48,7 @@ impl Language for C {
 
     /// Uses the cached component if its inputs are unchanged.
     fn component(&self, folder: &Path, world: &dyn AuthorWorld, machine: &Machine) -> Result<Vec<u8>, AuthorError> {
-        let stamp = Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" ")))
-            .kit(sdk::C)
-            .kit(sdk::WIT)
-            .sources(folder, &["c", "h"])?;
+        let stamp = Stamp::new(&format!("{ZIG} {}", OPTIONS.join(" "))).kit(sdk::C).kit(sdk::WIT).sources(folder)?;
         stamp.component(machine, || make(folder, world, machine))
     }
 

@@ -13,6 +13,9 @@ pub enum AuthorError {
     Text(String),
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// A source was written during its build, so it is not known which content the component has.
+    #[error("{}: changed while it was built. Build again", path.display())]
+    Changed { path: PathBuf },
     /// A required program is missing.
     #[error("{0}")]
     Missing(String),

@@ -49,7 +49,7 @@ impl Language for JavaScript {
             .kit(sdk::COMPONENTIZE_JS)
             .kit(sdk::JAVASCRIPT)
             .kit(sdk::WIT)
-            .sources(folder, &SOURCES)?;
+            .sources(folder)?;
         stamp.component(machine, || make(folder, world, machine))
     }
 

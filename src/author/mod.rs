@@ -8,7 +8,8 @@
 //! - [`machine`]: folders of this machine, and calls of other programs.
 //! - [`rust`]: builds a component from Rust · [`debian`]: gets a compiler through `apt` if rustup has no target for WebAssembly.
 //! - [`python`], [`javascript`], [`c`]: build components from these languages.
-//! - [`sdk`]: the kits, embedded in this program · [`stamp`]: the cache of built components.
+//! - [`sdk`]: the kits, embedded in this program · `sources`: the files that a build reads · [`stamp`]: the cache of built
+//!   components.
 //! - [`template`]: creates a new plug-in's folder.
 //! - [`world`]: the trait of a world, as folders and builds need it · [`worlds`]: the table of all.
 //! - [`component`]: a component from a module, with its plugin.toml embedded · `encoder`: the tools for it.
@@ -36,6 +37,7 @@ pub mod python;
 pub mod rust;
 pub mod scheduler;
 pub mod sdk;
+mod sources;
 pub mod stamp;
 pub mod template;
 pub mod trial;

@@ -40,7 +40,7 @@ impl Language for Python {
         let stamp = Stamp::new(&format!("{COMPONENTIZE} {}", world.wit().without_ids))
             .kit(sdk::PYTHON)
             .kit(sdk::WIT)
-            .sources(folder, &["py"])?;
+            .sources(folder)?;
         stamp.component(machine, || make(folder, world, machine))
     }
 

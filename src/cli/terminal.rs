@@ -36,8 +36,13 @@ pub(super) struct Leave(Receiver<()>);
 impl Leave {
     /// Leaves on SIGINT and SIGTERM.
     pub(super) fn on_signals() -> Result<Leave, Failed> {
+        Leave::on_signals_with(|| ())
+    }
+
+    /// The same. `notice` is called when the signal comes, which may be long before the command looks.
+    pub(super) fn on_signals_with(notice: impl FnOnce() + Send + 'static) -> Result<Leave, Failed> {
         let (sender, receiver) = sync_channel(1);
-        signals(sender).map_err(|e| Failed::Failed(format!("no signals: {e}")))?;
+        signals(sender, notice).map_err(|e| Failed::Failed(format!("no signals: {e}")))?;
         Ok(Leave(receiver))
     }
 
@@ -58,7 +63,7 @@ pub(super) struct Terminal {
 impl Terminal {
     pub(super) fn enter() -> io::Result<Terminal> {
         let (sender, receiver) = sync_channel(1);
-        signals(sender.clone())?;
+        signals(sender.clone(), || ())?;
         let former = if io::stdin().is_terminal() { Some(take_keys()?) } else { None };
         if former.is_some() {
             std::thread::Builder::new().name("keys".to_owned()).spawn(move || read_keys(&sender))?;
@@ -123,7 +128,7 @@ fn read_keys(sender: &SyncSender<()>) {
 }
 
 /// Reports SIGINT and SIGTERM.
-fn signals(sender: SyncSender<()>) -> io::Result<()> {
+fn signals(sender: SyncSender<()>, notice: impl FnOnce() + Send + 'static) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = {
@@ -134,6 +139,7 @@ fn signals(sender: SyncSender<()>) -> io::Result<()> {
         runtime.block_on(async {
             tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         });
+        notice();
         let _ = sender.try_send(());
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(|_| ())

@@ -72,11 +72,13 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
     }
 
     fn load(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError> {
-        let _changing = self.change_lock();
         let versions = self.versions();
+        // Taken before the compilation, so that a later write of the file counts as a change.
+        let print = versions.print(name);
         let version = versions.make(name, component)?;
+        let _changing = self.change_lock();
         let wanted = version.source.sha256().to_owned();
-        let (known, is_new) = versions.insert(name, version, versions.print(name), || self.metrics(name));
+        let (known, is_new) = versions.insert(name, version, print, || self.metrics(name));
         if known.sha256() != wanted {
             let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(known.sha256()));
             return Err(PluginError::Conflict(what));
@@ -88,8 +90,11 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
     }
 
     fn replace(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError> {
+        let (before, seen) = (self.current(name)?, self.versions().print(name));
+        let new = self.made(name, component)?;
         let _changing = self.change_lock();
-        self.replace_for(RequestedBy::Operator, name, component, by)?;
+        self.check_current(name, before.sha256())?;
+        self.replace_for(RequestedBy::Operator(seen), name, &new, by)?;
         self.show(name)
     }
 
@@ -98,7 +103,8 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
         let current = self.current(name)?;
         let previous = self.versions().with(name, |plugin| plugin.previous.clone()).flatten();
         let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
-        self.deploy(RequestedBy::Operator, "rollback", name, &previous.ok_or_else(nothing)?, by)?;
+        let requested_by = RequestedBy::Operator(self.versions().print(name));
+        self.deploy(requested_by, "rollback", name, &previous.ok_or_else(nothing)?, by)?;
         self.show(name)
     }
 

@@ -15,7 +15,7 @@ use sequor_wasm::folder_watch;
 use sequor_wasm::grants::GrantTable;
 use sequor_wasm::journal::{Journal, Level};
 use sequor_wasm::plugin_error::PluginError;
-use sequor_wasm::versions::{MakeVersion, Version, VersionFolders, VersionRegistry};
+use sequor_wasm::versions::{FileBefore, FilePrint, MakeVersion, Version, VersionFolders, VersionRegistry};
 
 use super::health::ProcessorClock;
 use super::link::ChainLink;
@@ -59,7 +59,7 @@ struct PlaceRegistryState<P: PluginPlace> {
     places: Mutex<Vec<Weak<P>>>,
     /// Places that must stay parked when their models are loaded again.
     stays_parked: Mutex<Vec<ParkedPlace>>,
-    /// Serialises changes. A thread that holds a model's gate must not take this lock.
+    /// Serialises changes. A thread that holds a model's gate must not take this lock. Nothing is compiled under it.
     changing: Mutex<()>,
     models: OnceLock<Box<dyn PlaceModels>>,
 }
@@ -87,9 +87,9 @@ impl<P: PluginPlace> fmt::Debug for PlaceRegistry<P> {
 /// The source of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestedBy {
-    /// An operator. A parked plug-in serves again.
-    Operator,
-    /// A changed file. A parked plug-in stays parked.
+    /// An operator. A parked plug-in serves again. The print is that of the plug-in's file when the change began.
+    Operator(Option<FilePrint>),
+    /// A changed file. A parked plug-in stays parked. The change never writes that file: a newer file may be there by now.
     Folder,
 }
 
@@ -203,14 +203,23 @@ impl<P: PluginPlace> PlaceRegistry<P> {
     }
 
     fn look_at(&self, name: &str) {
-        let Some(file) = self.0.versions.file(name) else { return };
-        // Read the file under this lock. Otherwise an older file could replace a newer one.
-        let _changing = self.0.changing.lock();
-        let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
-        let taken = read.and_then(|component| self.replace_for(RequestedBy::Folder, name, component, "plugins.dir"));
-        if let (Err(error), Ok(journal)) = (taken, self.journal(name)) {
+        if let (Err(error), Ok(journal)) = (self.take_file(name), self.journal(name)) {
             journal.write(Level::Error, &error.to_string());
         }
+    }
+
+    /// Lets the version in the plug-in's file serve.
+    fn take_file(&self, name: &str) -> Result<(), PluginError> {
+        let Some(file) = self.0.versions.file(name) else { return Ok(()) };
+        let print = self.0.versions.print(name);
+        let component = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()))?;
+        let new = self.made(name, component)?;
+        let _changing = self.0.changing.lock();
+        // An older file must not replace a newer one. The next look finds that the file has changed.
+        if self.0.versions.print(name) != print {
+            return Ok(());
+        }
+        self.replace_for(RequestedBy::Folder, name, &new, "plugins.dir")
     }
 
     /// A model's file that names another hash of this plug-in.
@@ -220,20 +229,38 @@ impl<P: PluginPlace> PlaceRegistry<P> {
 
     // === a change ===
 
+    /// A version of a known plug-in. Compilation can take seconds, so the caller holds no lock.
+    pub(super) fn made(&self, name: &str, component: Vec<u8>) -> Result<Version<Component<P::World>>, PluginError> {
+        self.current(name)?;
+        self.0.versions.make(name, component).inspect_err(|_| self.metrics(name).replaced(false))
+    }
+
+    /// Refuses a change if another one has come first since this version was the current one.
+    pub(super) fn check_current(&self, name: &str, before: &str) -> Result<(), PluginError> {
+        let now = self.current(name)?;
+        if now.sha256() == before {
+            return Ok(());
+        }
+        let (before, now) = (short(before), short(now.sha256()));
+        Err(PluginError::Conflict(format!(
+            "not replaced: meanwhile {now} has replaced {before} of {name}. If that one is not to serve, do this again"
+        )))
+    }
+
+    /// Replaces the current version. The caller holds `changing`.
     pub(super) fn replace_for(
         &self,
         requested_by: RequestedBy,
         name: &str,
-        component: Vec<u8>,
+        new: &Version<Component<P::World>>,
         by: &str,
     ) -> Result<(), PluginError> {
-        let (old, metrics) = (self.current(name)?, self.metrics(name));
-        let new = self.0.versions.make(name, component).inspect_err(|_| metrics.replaced(false))?;
+        let old = self.current(name)?;
         if old.sha256() == new.source.sha256() {
             self.0.versions.set_awaits(name, None);
             return Ok(());
         }
-        self.deploy(requested_by, "replace", name, &new, by)
+        self.deploy(requested_by, "replace", name, new, by)
     }
 
     /// Makes a version serve everywhere. If anything fails, the current version stays everywhere.
@@ -255,7 +282,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
                 let what = format!("not replaced: {name} ({}) does not fit {model}: {why}", short(after));
                 PluginError::Invalid(format!("{what}. {} goes on serving.", short(before)))
             })?;
-            let pinned = self.set_down(requested_by, name, &old, new).map_err(|why| {
+            let (file, pinned) = self.set_down(requested_by, name, &old, new).map_err(|why| {
                 PluginError::Denied(format!("not replaced: {why}. {} goes on serving.", short(before)))
             })?;
             self.0.versions.promote(name, new);
@@ -267,6 +294,10 @@ impl<P: PluginPlace> PlaceRegistry<P> {
                 *self.0.stays_parked.lock() = parked;
                 self.0.versions.restore(name, &old, previous);
                 self.restore_files(&pinned);
+                // Before the models. Even if one does not load, the failed version must not stay in the folder for the next restart.
+                if let Err(why) = self.0.versions.restore_file(name, new, file) {
+                    tracing::error!(plugin = name, "{why}");
+                }
                 self.go_back(name, &old, &seen, &plan.reloads);
                 PluginError::Invalid(format!("not replaced: {why}. {} goes on serving.", short(before)))
             });
@@ -277,7 +308,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         let (plan, pinned) = put.inspect_err(|why| PluginChange::new(what, name, by).refused(before, after, why))?;
         // Nothing can fail after this point.
         for (place, version) in plan.in_place {
-            place.take_over(version, requested_by == RequestedBy::Operator);
+            place.take_over(version, requested_by != RequestedBy::Folder);
         }
         // A load may have started with the old version after `seen` was taken.
         for (place, why) in self.catch_up_unseen(name, &seen) {
@@ -293,7 +324,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
     /// Checks that no model's file names another hash than the changed file of the plug-in folder. An operator's change always fits,
     /// because the models' files will be rewritten.
     fn fits(&self, name: &str, sha256: &str, requested_by: RequestedBy) -> Result<(), PluginError> {
-        if requested_by == RequestedBy::Operator {
+        if requested_by != RequestedBy::Folder {
             return Ok(());
         }
         let other = self.other_pin(name, sha256);
@@ -306,29 +337,30 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         )))
     }
 
-    /// Writes this version to the plug-in folder and its hash to the models' files, for restarts and later loads. If a write fails, all
-    /// keep their old content.
+    /// Writes an operator's version to the plug-in folder and its hash to the models' files, for restarts and later loads. If a write fails,
+    /// all keep their old content.
     fn set_down(
         &self,
         requested_by: RequestedBy,
         name: &str,
         old: &Version<Component<P::World>>,
         new: &Version<Component<P::World>>,
-    ) -> Result<Vec<PinnedFile>, String> {
-        self.write_file(name, new)?;
-        let Some(models) = self.0.models.get().filter(|_| requested_by == RequestedBy::Operator) else {
-            return Ok(Vec::new());
-        };
-        models.pin(name, new.source.sha256()).inspect_err(|_| {
-            if let Err(why) = self.write_file(name, old) {
-                tracing::error!(plugin = name, "{why}");
+    ) -> Result<(FileBefore, Vec<PinnedFile>), String> {
+        let RequestedBy::Operator(seen) = requested_by else { return Ok((FileBefore::Same, Vec::new())) };
+        let versions = &self.0.versions;
+        // Without a folder there is no file.
+        let file = self.0.rules.dir.as_ref().map(|_| versions.write_file(name, new, old, seen));
+        let file = file.transpose()?.unwrap_or(FileBefore::Same);
+        let Some(models) = self.0.models.get() else { return Ok((file, Vec::new())) };
+        match models.pin(name, new.source.sha256()) {
+            Ok(pinned) => Ok((file, pinned)),
+            Err(why) => {
+                if let Err(why) = versions.restore_file(name, new, file) {
+                    tracing::error!(plugin = name, "{why}");
+                }
+                Err(why)
             }
-        })
-    }
-
-    /// Writes a version to the plug-in folder, if there is one.
-    fn write_file(&self, name: &str, version: &Version<Component<P::World>>) -> Result<(), String> {
-        if self.0.rules.dir.is_some() { self.0.versions.write_file(name, version) } else { Ok(()) }
+        }
     }
 
     /// Restores the models' files from before a failed change.
@@ -360,9 +392,8 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         let mut changed: BTreeSet<String> = changed.filter(|model| reloaded.contains(model)).collect();
         // A place where the old version cannot take over needs a new load.
         changed.extend(self.catch_up_unseen(name, seen).into_iter().map(|(place, _)| place.model().to_owned()));
-        // Write the file first. Even if a model does not load, the failed version must not stay in the folder for the next restart.
         let restored = changed.iter().map(|model| self.reload_all(&BTreeSet::from([model.clone()])));
-        for why in std::iter::once(self.write_file(name, old)).chain(restored).filter_map(Result::err) {
+        for why in restored.filter_map(Result::err) {
             tracing::error!(plugin = name, "the version before does not serve everywhere: {why}");
         }
     }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use sequor_core::Id;
 
 use super::trace::{FORMAT, Hash, Head, Load, RecordedRequest};
@@ -34,6 +35,8 @@ struct RecorderState {
     sender: Option<SyncSender<RecorderMessage>>,
     thread: Option<JoinHandle<()>>,
     dropped: Arc<AtomicU64>,
+    /// Loads that are not written yet. There are few, so they need no limit.
+    loads: Arc<Mutex<Vec<Load<'static>>>>,
     /// Key of the hashes of ids. Without it, a reader of the file cannot find an id by trying all.
     key: RandomState,
 }
@@ -58,7 +61,8 @@ pub struct FinishedRequest {
 
 #[derive(Debug)]
 enum RecorderMessage {
-    Load(Load<'static>),
+    /// A load waits in the list.
+    Load,
     Request(Option<Hash>, FinishedRequest),
 }
 
@@ -73,21 +77,27 @@ impl Recorder {
         let tape = Tape::begin(path, most / 2, zero_unix_us)?;
         let (sender, receiver) = sync_channel(waiting);
         let dropped = Arc::new(AtomicU64::new(0));
-        let lost = Arc::clone(&dropped);
+        let (lost, loads) = (Arc::clone(&dropped), Arc::<Mutex<Vec<Load<'static>>>>::default());
+        let new_loads = Arc::clone(&loads);
         let thread = std::thread::Builder::new()
             .name("sequor-record".to_owned())
-            .spawn(move || write_all(tape, &receiver, &lost))?;
+            .spawn(move || write_all(tape, &receiver, &new_loads, &lost))?;
         Ok(Recorder(Arc::new(RecorderState {
             sender: Some(sender),
             thread: Some(thread),
             dropped,
+            loads,
             key: RandomState::new(),
         })))
     }
 
-    /// Records that a load is in service.
+    /// Records that a load is in service. This is never dropped: requests of a load that is not in the recording cannot be replayed.
     pub fn load(&self, load: Load<'static>) {
-        self.send(RecorderMessage::Load(load));
+        self.0.loads.lock().push(load);
+        // Wakes the thread, which takes the loads before each message. If the queue is full, it is awake.
+        if let Some(sender) = self.0.sender.as_ref() {
+            let _ = sender.try_send(RecorderMessage::Load);
+        }
     }
 
     /// Records a finished request.
@@ -123,7 +133,12 @@ impl Drop for RecorderState {
 
 // === the thread ===
 
-fn write_all(mut tape: Tape, receiver: &Receiver<RecorderMessage>, dropped: &AtomicU64) {
+fn write_all(
+    mut tape: Tape,
+    receiver: &Receiver<RecorderMessage>,
+    loads: &Mutex<Vec<Load<'static>>>,
+    dropped: &AtomicU64,
+) {
     let mut reported = 0;
     loop {
         let message = match receiver.try_recv() {
@@ -139,8 +154,13 @@ fn write_all(mut tape: Tape, receiver: &Receiver<RecorderMessage>, dropped: &Ato
                 }
             }
         };
-        tape.write(message);
+        // Before the message: a request comes after its load.
+        std::mem::take(&mut *loads.lock()).into_iter().for_each(|load| tape.write(TapeLine::Load(load)));
+        if let RecorderMessage::Request(id, through) = message {
+            tape.write(TapeLine::Request(id, through));
+        }
     }
+    std::mem::take(&mut *loads.lock()).into_iter().for_each(|load| tape.write(TapeLine::Load(load)));
     tape.flush();
     report_dropped(dropped, &mut reported);
 }
@@ -151,6 +171,13 @@ fn report_dropped(dropped: &AtomicU64, reported: &mut u64) {
         tracing::warn!(dropped = all - *reported, all, "the recording could not keep up: requests are missing from it");
         *reported = all;
     }
+}
+
+/// A line of the file.
+#[derive(Debug)]
+enum TapeLine {
+    Load(Load<'static>),
+    Request(Option<Hash>, FinishedRequest),
 }
 
 /// The open file of the recording.
@@ -203,7 +230,7 @@ impl Tape {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(&self.line))
     }
 
-    fn write(&mut self, message: RecorderMessage) {
+    fn write(&mut self, message: TapeLine) {
         if self.file.is_none() {
             return;
         }
@@ -213,14 +240,14 @@ impl Tape {
         }
     }
 
-    fn try_write(&mut self, message: RecorderMessage) -> io::Result<()> {
+    fn try_write(&mut self, message: TapeLine) -> io::Result<()> {
         match message {
-            RecorderMessage::Load(load) => {
+            TapeLine::Load(load) => {
                 self.write_line(&load)?;
                 self.loads.retain(|other| (&other.load, other.version) != (&load.load, load.version));
                 self.loads.push(load);
             }
-            RecorderMessage::Request(seq, through) => self.write_line(&line(seq, &through))?,
+            TapeLine::Request(seq, through) => self.write_line(&line(seq, &through))?,
         }
         if self.written + LINE >= self.most { self.turn() } else { Ok(()) }
     }
@@ -341,9 +368,9 @@ mod tests {
         std::fs::write(&path, "of an earlier run\n").unwrap();
         let mut tape = Tape::begin(&path, 2000, 0).unwrap();
         assert_eq!(std::fs::read_to_string(aside(&path)).unwrap(), "of an earlier run\n");
-        tape.write(RecorderMessage::Load(load()));
+        tape.write(TapeLine::Load(load()));
         for n in 0..100 {
-            tape.write(RecorderMessage::Request(Some(Hash(n)), through(n)));
+            tape.write(TapeLine::Request(Some(Hash(n)), through(n)));
         }
         tape.flush();
         let (old, new) = (std::fs::read_to_string(aside(&path)).unwrap(), std::fs::read_to_string(&path).unwrap());
@@ -369,9 +396,9 @@ mod tests {
         let path = folder.path().join("t.jsonl");
         let mut tape = Tape::begin(&path, 1 << 20, 0).unwrap();
         for slots in 1..=100 {
-            tape.write(RecorderMessage::Load(Load { slots, ..load() }));
+            tape.write(TapeLine::Load(Load { slots, ..load() }));
         }
-        tape.write(RecorderMessage::Load(Load { version: 2, ..load() }));
+        tape.write(TapeLine::Load(Load { version: 2, ..load() }));
         tape.turn().unwrap();
         tape.flush();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -384,8 +411,13 @@ mod tests {
     #[test]
     fn requests_beyond_the_recorder_queue_are_dropped_and_counted() {
         let (sender, receiver) = sync_channel(1);
-        let shared =
-            RecorderState { sender: Some(sender), thread: None, dropped: Arc::default(), key: RandomState::new() };
+        let shared = RecorderState {
+            sender: Some(sender),
+            thread: None,
+            dropped: Arc::default(),
+            loads: Arc::default(),
+            key: RandomState::new(),
+        };
         let recorder = Recorder(Arc::new(shared));
         for n in 0..3 {
             recorder.request(&Id::None, through(n));
@@ -394,5 +426,28 @@ mod tests {
         drop(receiver);
         recorder.request(&Id::None, through(3));
         assert_eq!(recorder.dropped(), 3);
+    }
+
+    #[test]
+    fn a_load_is_recorded_even_if_the_queue_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.jsonl");
+        let (sender, receiver) = sync_channel(1);
+        let shared = RecorderState {
+            sender: Some(sender),
+            thread: None,
+            dropped: Arc::default(),
+            loads: Arc::default(),
+            key: RandomState::new(),
+        };
+        let recorder = Recorder(Arc::new(shared));
+        recorder.request(&Id::None, through(1));
+        recorder.load(load());
+        let (loads, dropped) = (Arc::clone(&recorder.0.loads), Arc::clone(&recorder.0.dropped));
+        drop(recorder);
+        write_all(Tape::begin(&path, 1 << 20, 0).unwrap(), &receiver, &loads, &dropped);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let is_load = |line: &str| matches!(read(line), Ok(TraceLine::Load(_)));
+        assert_eq!((text.lines().filter(|line| is_load(line)).count(), dropped.load(Relaxed)), (1, 0), "{text}");
     }
 }

@@ -52,6 +52,15 @@ pub(super) struct GuestCell {
     keys: usize,
 }
 
+/// How far a guest has come with its events before a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CaughtUp {
+    /// Whether it observed events in a call of its own.
+    pub(super) observed: bool,
+    /// Whether more events wait than go with a question. It must not be asked before it has observed them.
+    pub(super) is_behind: bool,
+}
+
 impl GuestCell {
     pub(super) fn new(guest: Box<dyn Guest>, keys: usize) -> GuestCell {
         GuestCell { guest: Single::new(guest), reader: None, events: Events::default(), keys }
@@ -87,31 +96,38 @@ impl GuestCell {
         self.call(|guest| guest.observe(events))
     }
 
-    /// Reads the events since the last call. The last of them go with the next question. If there are more, the guest observes those first.
-    /// Returns whether it did.
-    pub(super) fn catch_up(&mut self) -> Option<Result<bool, CallError>> {
+    /// Reads the events since the last call. The last of them go with the next question. If there are more, the guest observes some of those
+    /// first, in one call: the time of a question is limited by that of its calls.
+    pub(super) fn catch_up(&mut self) -> Option<Result<CaughtUp, CallError>> {
+        if !self.reads_many() {
+            return Some(Ok(CaughtUp { observed: false, is_behind: false }));
+        }
+        let observed = self.observe_rest()?;
+        Some(observed.map(|()| CaughtUp { observed: true, is_behind: self.reads_many() }))
+    }
+
+    /// Reports all events since the last call without a question, in as many calls as that takes. Returns whether there were any.
+    pub(super) fn catch_up_at_once(&mut self) -> Option<Result<bool, CallError>> {
         let mut any = false;
         loop {
-            if let Some(reader) = &self.reader {
-                reader.read(self.keys, AT_ONCE, &mut self.events);
-            }
-            if self.events.len() < AT_ONCE {
+            let is_behind = self.reads_many();
+            if self.events.is_empty() {
                 return Some(Ok(any));
             }
             any = true;
-            if let Err(error) = self.observe_rest()? {
-                return Some(Err(error));
+            let observed = self.observe_rest()?;
+            if observed.is_err() || !is_behind {
+                return Some(observed.map(|()| any));
             }
         }
     }
 
-    /// Reports all events since the last call without a question. Returns whether there were any.
-    pub(super) fn catch_up_at_once(&mut self) -> Option<Result<bool, CallError>> {
-        let caught_up = self.catch_up()?;
-        if caught_up.is_err() || self.events.is_empty() {
-            return Some(caught_up);
+    /// Reads events. Returns whether there are too many for one question.
+    fn reads_many(&mut self) -> bool {
+        if let Some(reader) = &self.reader {
+            reader.read(self.keys, AT_ONCE, &mut self.events);
         }
-        Some(self.observe_rest()?.map(|()| true))
+        self.events.len() >= AT_ONCE
     }
 
     fn observe_rest(&mut self) -> Option<Result<(), CallError>> {

@@ -9,7 +9,7 @@ use crate::sync::MutexGuard;
 use sequor_core::{Decision, Observed, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Time};
 use sequor_wasm::call_error::CallError;
 
-use super::active_guest::{ActiveGuest, GuestCell};
+use super::active_guest::{ActiveGuest, CaughtUp, GuestCell};
 use super::binding::{Decider, SchedulerBinding};
 use super::guest::Strike;
 use super::invalid_answer;
@@ -48,7 +48,9 @@ enum NoAnswer {
 }
 
 impl Decider {
-    /// Asks the guest a question. It takes at most the time of a call, and waits for other calls at most as long.
+    /// Asks the guest a question. It takes at most the time of two calls: the guest may observe events in a call before the question. It waits
+    /// for other calls at most as long as a call may take. A guest that is further behind with its events is not asked: the maintenance thread
+    /// reports them.
     pub fn ask(&self, round: &mut Round) -> RoundAnswer {
         let losses = self.take_news(round);
         let Some(guest) = self.current_guest(losses) else {
@@ -149,14 +151,22 @@ impl SchedulerBinding {
         round: &mut Round,
     ) -> Result<PolicyAnswer, NoAnswer> {
         let (entered, own_time) = (self.clock.now(), OwnTime::begin());
-        let observed = match cell.catch_up().ok_or(NoAnswer::Absent)? {
-            Ok(observed) => observed,
+        let CaughtUp { observed, is_behind } = match cell.catch_up().ok_or(NoAnswer::Absent)? {
+            Ok(caught_up) => caught_up,
             Err(error) => {
                 drop(cell);
                 self.count_time(&own_time, entered);
                 return Err(NoAnswer::Failed(error.into()));
             }
         };
+        if is_behind {
+            let memory = cell.memory();
+            drop(cell);
+            let now = self.count_time(&own_time, entered);
+            self.count_call(guest, Hook::Observe, (entered, now), memory);
+            self.report_later();
+            return Err(NoAnswer::Absent);
+        }
         let began = if observed { self.timed(Hook::Observe, entered) } else { entered };
         let answer = cell.answer(round).ok_or(NoAnswer::Absent)?;
         let memory = cell.memory();

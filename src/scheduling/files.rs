@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use sequor_wasm::audit::PluginChange;
 use sequor_wasm::journal::Level;
+use sequor_wasm::versions::{FileBefore, FilePrint};
 
 use super::guest::Source;
 use super::registry::{Registry, SchedulerVersion, short};
-use super::report::{By, PluginError};
-use super::startup::Parked;
+use super::report::PluginError;
+use super::versions::ChangeOrigin;
 
 impl Registry {
     /// The current version. A plug-in that is asked for the first time is read from the plug-in folder.
@@ -22,31 +23,52 @@ impl Registry {
         Ok(source)
     }
 
-    /// Writes the current version of a plug-in to the plug-in folder, for the next start. It may have arrived over the wire.
-    pub fn keep(&self, name: &str) -> Result<(), PluginError> {
+    /// Writes the current version of a plug-in to the plug-in folder, for the next start. It may have arrived over the wire. `seen` is the
+    /// file's print when the change began.
+    pub fn keep(&self, name: &str, seen: Option<FilePrint>) -> Result<FileBefore, PluginError> {
         let current = self.with(name, |p| p.current.clone())?;
-        self.0.versions.write_file(name, &current).map_err(|why| PluginError::Denied(format!("not saved: {why}")))
+        let kept = self.0.versions.write_file(name, &current, &current, seen);
+        kept.map_err(|why| PluginError::Denied(format!("not saved: {why}")))
     }
 
-    /// Makes the plug-in folder and the models' files name this version, for the next start. If one of them cannot be written, all stay as
-    /// they were. Returns the models whose files changed.
+    /// Undoes [`Registry::keep`].
+    pub fn unkeep(&self, name: &str, before: FileBefore) {
+        let Ok(current) = self.with(name, |p| p.current.clone()) else { return };
+        self.put_back(name, &current, before);
+    }
+
+    fn put_back(&self, name: &str, written: &SchedulerVersion, before: FileBefore) {
+        if let Err(why) = self.0.versions.restore_file(name, written, before) {
+            tracing::error!(plugin = name, "{why}");
+        }
+    }
+
+    /// The print of a plug-in's file now.
+    pub fn print(&self, name: &str) -> Option<FilePrint> {
+        self.0.versions.print(name)
+    }
+
+    /// Makes the plug-in folder and the models' files name an operator's version, for the next start. If one of them cannot be written, all
+    /// stay as they were. Returns the models whose files changed.
     pub(super) fn set_down(
         &self,
+        origin: ChangeOrigin<'_>,
         name: &str,
         old: &SchedulerVersion,
         new: &SchedulerVersion,
     ) -> Result<Vec<String>, String> {
+        // A changed file is there already, and no model's file names another hash.
+        let ChangeOrigin::Operator(_, seen) = origin else { return Ok(Vec::new()) };
         // Without a folder, a plug-in that arrived over the wire was not there after the next start before this change either.
         if self.file(name).is_none() {
             return Ok(Vec::new());
         }
-        self.0.versions.write_file(name, new)?;
+        let file = self.0.versions.write_file(name, new, old, seen)?;
         let pinned = self.0.named.get().map_or(Ok(Vec::new()), |files| files.pin(name, new.source.sha256()));
-        pinned.inspect_err(|_| {
-            if let Err(why) = self.0.versions.write_file(name, old) {
-                tracing::error!(plugin = name, "{why}");
-            }
-        })
+        if pinned.is_err() {
+            self.put_back(name, new, file);
+        }
+        pinned
     }
 
     /// The path of a plug-in in the plug-in folder.
@@ -62,17 +84,23 @@ impl Registry {
     }
 
     fn look_at(&self, name: &str) {
-        let Some(file) = self.file(name) else { return };
-        // Read under the lock, or an older file could replace a newer one.
-        let _changing = self.0.changing.lock();
-        let read = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()));
-        // A parked plug-in stays parked, because no operator has unparked it.
-        let taken = read.and_then(|component| {
-            self.replace_if(name, component, By("plugins.dir"), Parked::Stays, |new| self.unpinned(name, new))
-        });
-        if let Err(error) = taken {
+        if let Err(error) = self.take_file(name) {
             let _ = self.with(name, |p| p.journal.write(Level::Error, &error.to_string()));
         }
+    }
+
+    /// Lets the version in the plug-in's file decide.
+    fn take_file(&self, name: &str) -> Result<(), PluginError> {
+        let Some(file) = self.file(name) else { return Ok(()) };
+        let print = self.print(name);
+        let component = fs_err::read(&file).map_err(|e| PluginError::Internal(e.to_string()))?;
+        let new = self.made(name, component)?;
+        let _changing = self.0.changing.lock();
+        // An older file must not replace a newer one. The next look finds that the file has changed.
+        if self.print(name) != print {
+            return Ok(());
+        }
+        self.replace_if(name, &new, ChangeOrigin::Folder, |new| self.unpinned(name, new)).map(drop)
     }
 
     /// A model's file that names another hash of this plug-in.

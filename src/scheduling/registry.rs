@@ -85,7 +85,7 @@ pub(super) struct Inner {
     maintenance: Arc<Maintenance>,
     pub(super) versions: VersionRegistry<dyn Source, Arc<PluginMetrics>>,
     bindings: Mutex<Vec<Arc<SchedulerBinding>>>,
-    /// Locked for one change of plug-ins or bindings.
+    /// Locked for one change of plug-ins or bindings. Nothing is compiled under it.
     pub(super) changing: Mutex<()>,
     /// The models' files that name plug-ins, once set.
     pub(super) named: OnceLock<Box<dyn ModelFiles>>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sequor_wasm::audit::PluginChange;
+use sequor_wasm::versions::FilePrint;
 
 use super::binding::SchedulerBinding;
 use super::guest::Source;
@@ -11,13 +12,41 @@ use super::registry::{Registry, SchedulerVersion, short};
 use super::report::{BindingState, By, PluginError, Summary};
 use super::startup::{Parked, Successor, Unfit};
 
+/// The source of a change of versions.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ChangeOrigin<'a> {
+    /// An operator, and the print of the plug-in's file when the change began.
+    Operator(By<'a>, Option<FilePrint>),
+    /// A changed file. The change never writes that file: a newer file may be there by now.
+    Folder,
+}
+
+impl<'a> ChangeOrigin<'a> {
+    fn by(self) -> By<'a> {
+        match self {
+            ChangeOrigin::Operator(by, _) => by,
+            ChangeOrigin::Folder => By("plugins.dir"),
+        }
+    }
+
+    /// After a changed file, a parked plug-in stays parked, because no operator has unparked it.
+    fn parked(self) -> Parked {
+        match self {
+            ChangeOrigin::Operator(..) => Parked::Decides,
+            ChangeOrigin::Folder => Parked::Stays,
+        }
+    }
+}
+
 impl Registry {
     /// Adds a component. Adding the same one again changes nothing.
     pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
-        let _changing = self.0.changing.lock();
+        // Taken before the compilation, so that a later write of the file counts as a change.
+        let print = self.print(name);
         let version = self.0.versions.make(name, component)?;
+        let _changing = self.0.changing.lock();
         let wanted = version.source.sha256().to_owned();
-        let known = self.insert(name, version, self.0.versions.print(name), by);
+        let known = self.insert(name, version, print, by);
         if known.sha256() != wanted {
             let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(known.sha256()));
             return Err(PluginError::Conflict(what));
@@ -27,27 +56,41 @@ impl Registry {
 
     /// Replaces the current version by a new one at all its bindings, or at none.
     pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        let sha256 = || self.with(name, |p| p.current.source.sha256().to_owned());
+        let (before, seen) = (sha256()?, self.print(name));
+        let new = self.made(name, component)?;
         let _changing = self.0.changing.lock();
-        self.replace_if(name, component, by, Parked::Decides, |_| Ok(()))
+        let now = sha256()?;
+        if now != before {
+            let (before, now) = (short(&before), short(&now));
+            return Err(PluginError::Conflict(format!(
+                "not replaced: meanwhile {now} has replaced {before} of {name}. If that one is not to serve, do this again"
+            )));
+        }
+        self.replace_if(name, &new, ChangeOrigin::Operator(by, seen), |_| Ok(()))
     }
 
-    /// The same, if `fits` accepts the version. The caller holds `changing`.
+    /// A version of a known plug-in. Compilation can take seconds, so the caller holds no lock.
+    pub(super) fn made(&self, name: &str, component: Vec<u8>) -> Result<SchedulerVersion, PluginError> {
+        let metrics = self.with(name, |p| Arc::clone(&p.extra))?;
+        self.0.versions.make(name, component).inspect_err(|_| metrics.replaced(false))
+    }
+
+    /// Replaces the current version by this one, if `fits` accepts it. The caller holds `changing`.
     pub(super) fn replace_if(
         &self,
         name: &str,
-        component: Vec<u8>,
-        by: By<'_>,
-        parked: Parked,
+        new: &SchedulerVersion,
+        origin: ChangeOrigin<'_>,
         fits: impl FnOnce(&SchedulerVersion) -> Result<(), PluginError>,
     ) -> Result<Summary, PluginError> {
         let (old, metrics) = self.with(name, |p| (Arc::clone(&p.current.source), Arc::clone(&p.extra)))?;
-        let new = self.0.versions.make(name, component).inspect_err(|_| metrics.replaced(false))?;
         if old.sha256() == new.source.sha256() {
             self.0.versions.set_awaits(name, None);
             return self.show(name);
         }
-        fits(&new).inspect_err(|_| metrics.replaced(false))?;
-        self.deploy("replace", name, &new, by, parked)?;
+        fits(new).inspect_err(|_| metrics.replaced(false))?;
+        self.deploy("replace", name, new, origin)?;
         self.show(name)
     }
 
@@ -55,7 +98,8 @@ impl Registry {
         let _changing = self.0.changing.lock();
         let (current, previous) = self.with(name, |p| (Arc::clone(&p.current.source), p.previous.clone()))?;
         let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
-        self.deploy("rollback", name, &previous.ok_or_else(nothing)?, by, Parked::Decides)?;
+        let origin = ChangeOrigin::Operator(by, self.print(name));
+        self.deploy("rollback", name, &previous.ok_or_else(nothing)?, origin)?;
         self.show(name)
     }
 
@@ -66,9 +110,9 @@ impl Registry {
         what: &str,
         name: &str,
         new: &SchedulerVersion,
-        by: By<'_>,
-        parked: Parked,
+        origin: ChangeOrigin<'_>,
     ) -> Result<(), PluginError> {
+        let (by, parked) = (origin.by(), origin.parked());
         let (old, metrics) = self.with(name, |p| (p.current.clone(), Arc::clone(&p.extra)))?;
         let (before, after) = (old.source.sha256(), new.source.sha256());
         let bindings = self.bindings_of(name);
@@ -87,7 +131,7 @@ impl Registry {
         };
         let ready = open_all(&bindings, &new.source, parked).map_err(unfit).and_then(|ready| {
             let is_named = bindings.iter().any(|at| at.from_file.load(Ordering::Acquire));
-            let named = if is_named { self.set_down(name, &old, new).map_err(not_saved)? } else { Vec::new() };
+            let named = if is_named { self.set_down(origin, name, &old, new).map_err(not_saved)? } else { Vec::new() };
             Ok((ready, named))
         });
         metrics.replaced(ready.is_ok());

@@ -14,6 +14,11 @@ pub trait SimPolicy: Policy {
         let _ = (now, fault);
     }
 
+    /// Why the next answer that is reported as invalid is so, in a sentence.
+    fn explain(&mut self, what: String) {
+        let _ = what;
+    }
+
     /// Lines for the report.
     fn report_lines(&mut self) -> Vec<String> {
         Vec::new()

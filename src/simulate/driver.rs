@@ -16,6 +16,7 @@ use super::serving::{Expire, Serving};
 use super::tally::SimTally;
 use super::workload::tenants;
 use super::{Arrival, Costs, Workload};
+use crate::scheduling::sentence;
 
 /// One run: a workload on a load.
 #[derive(Debug, Clone)]
@@ -182,12 +183,14 @@ impl<'a, 'p> SimLoop<'a, 'p> {
             }
             SimEvent::Answered(n) => {
                 let InstanceActivity::Asking(round, answer) = self.take_activity(n) else { return };
+                self.explain(&round, &answer);
                 let next = self.core.answer(self.now, round, answer, &mut self.out);
                 self.apply_effects();
                 self.follow(n, next);
             }
             SimEvent::Admitted => {
                 let Some((round, answer)) = self.consulted.take() else { return };
+                self.explain(&round, &answer);
                 self.core.answer(self.now, round, answer, &mut self.out);
                 self.apply_effects();
             }
@@ -386,6 +389,14 @@ impl<'a, 'p> SimLoop<'a, 'p> {
         let until = self.decision_end(round.see.len);
         self.consulted = Some((round, PolicyAnswer::Admit(answer)));
         self.schedule_at(until, SimEvent::Admitted);
+    }
+
+    /// Tells the policy what is wrong with its answer, before the core counts the fault.
+    fn explain(&mut self, round: &Round, answer: &PolicyAnswer) {
+        let is_given = matches!(answer, PolicyAnswer::Plan(Ok(_)) | PolicyAnswer::Admit(Ok(_)));
+        if let (true, Err(fault), Some(policy)) = (is_given, round.check(answer), self.policy.as_mut()) {
+            policy.explain(sentence(round, answer, fault));
+        }
     }
 
     fn faulted(&mut self, fault: PolicyFault) {

@@ -112,6 +112,8 @@ pub(super) struct Plugged {
     /// A failure of the guest between two questions.
     fell: Option<PolicyFault>,
     what: String,
+    /// The fault of an answer, in a sentence, if the guest itself did not fail.
+    wrong: String,
     spent: u64,
     policy_lines: Vec<String>,
 }
@@ -134,6 +136,7 @@ impl Plugged {
             news: Events::default(),
             fell: None,
             what: String::new(),
+            wrong: String::new(),
             spent: 0,
             policy_lines: Vec::new(),
         }
@@ -264,7 +267,8 @@ impl SimPolicy for Plugged {
         let what = match fault {
             PolicyFault::Busy => return,
             PolicyFault::Trap | PolicyFault::Time | PolicyFault::Memory => std::mem::take(&mut self.what),
-            other => crate::scheduling::word(other).to_owned(),
+            other if self.wrong.is_empty() => crate::scheduling::word(other).to_owned(),
+            _ => std::mem::take(&mut self.wrong),
         };
         let parked = self.health.add_strike(now, self.guest.is_none()) == Verdict::Parks;
         let count = self.health.strikes(now);
@@ -276,6 +280,10 @@ impl SimPolicy for Plugged {
             self.policy_lines
                 .push(format!("strike {count} after {:.3} s: {what}{end}", (now - Time::ZERO).as_secs_f64()));
         }
+    }
+
+    fn explain(&mut self, what: String) {
+        self.wrong = what;
     }
 
     fn report_lines(&mut self) -> Vec<String> {

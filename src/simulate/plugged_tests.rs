@@ -132,3 +132,27 @@ fn a_plug_in_is_compiled_once() {
         assert_eq!(kept(), 1);
     }
 }
+
+#[test]
+fn a_wrong_answer_is_reported_in_the_words_of_the_server() {
+    // A list of one candidate: number 999.
+    let beyond = "
+        (i32.store (i32.const 2048) (i32.const 999))
+        (i32.store8 (i32.const 1024) (i32.const 1))
+        (i32.store (i32.const 1032) (i32.const 2048))
+        (i32.store (i32.const 1036) (i32.const 1))
+        (global.set $heap (i32.const 8192))
+        (i32.const 1024)";
+    let guest = SchedulerWat { plan: beyond, admit: FIRST_COME, ..SchedulerWat::default() };
+    let costs =
+        flat().with_plan(super::cost::PolicyCost { instructions_a_micro: 1e4, ..super::cost::PolicyCost::default() });
+    let report = run(made(SMALL, 1), Serving::default(), costs, vec![ComparedPolicy::plugin("x.wasm", plug(&guest))]);
+    let lines = &report.runs[0].policy_lines;
+    assert!(lines[0].ends_with(": plan answered index 999 of 1 candidates"), "{lines:?}");
+    let rounds = report.runs[0].rounds.unwrap();
+    // Its admissions are right, until it is parked.
+    assert!(rounds.fallbacks > 100 && rounds.questions < rounds.fallbacks + 100, "{rounds:?}");
+    let (table, answered) = (report.table(), rounds.questions - rounds.fallbacks);
+    let line = format!(" {answered} answered, under 0.1 us each on the average");
+    assert!(rounds.mean_us < 0.05 && table.contains(&line), "{table}");
+}

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
@@ -24,6 +25,15 @@ const HEAD: usize = MAGIC.len() + 32;
 /// Maximum number of files, and of their bytes. Those used longest ago are removed first. A component with an interpreter is 50 MB of code.
 const KEPT: usize = 64;
 const KEPT_BYTES: u64 = 2 << 30;
+
+/// One component is compiled at a time in this process: compilers take much memory, and the cores are for requests.
+static COMPILING: Mutex<()> = Mutex::new(());
+
+/// Compiles a component whose code is not kept.
+pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> wasmtime::Result<Component> {
+    let _compiling = COMPILING.lock();
+    Component::new(engine.wasmtime(), bytes)
+}
 
 /// A folder of compiled code.
 #[derive(Debug)]
@@ -41,6 +51,11 @@ impl Cache {
     /// The code of this component for this engine: the kept one, or compiled now and kept. If it cannot be kept, that is logged.
     pub(crate) fn get_or_compile(&self, engine: &Engine, sha256: &str, bytes: &[u8]) -> wasmtime::Result<Component> {
         let path = self.path(engine, sha256);
+        if let Some(kept) = self.get(engine, &path) {
+            return Ok(kept);
+        }
+        let _compiling = COMPILING.lock();
+        // Another thread may have compiled it meanwhile.
         if let Some(kept) = self.get(engine, &path) {
             return Ok(kept);
         }
@@ -146,10 +161,18 @@ impl Cache {
         for (n, (_, size, path)) in files.into_iter().enumerate() {
             bytes += size;
             if n >= KEPT || bytes > KEPT_BYTES {
-                std::fs::remove_file(path)?;
+                remove(&path)?;
             }
         }
         Ok(())
+    }
+}
+
+/// Removes a file. Another process that tidies the same folder may have removed it already.
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 
@@ -289,5 +312,15 @@ mod tests {
                 && !left.contains(&cache.folder.join("3.cwasm"))
                 && left.contains(&cache.folder.join("4.cwasm"))
         );
+    }
+
+    #[test]
+    fn a_file_that_another_server_has_removed_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.cwasm");
+        std::fs::write(&path, "").unwrap();
+        assert!(remove(&path).is_ok() && !path.exists());
+        assert!(remove(&path).is_ok());
+        assert!(remove(folder.path()).is_err());
     }
 }

@@ -9,11 +9,12 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{HasSelf, InstancePre, Linker};
 
 use super::background::give_way;
-use super::cache::Cache;
+use super::cache::{self, Cache};
 use super::component_error::ComponentError;
 use super::contract;
 use super::contract::sequor::plugin::host;
 use super::engine::Engine;
+use super::function_limit;
 use super::grants::Grants;
 use super::host::HostState;
 use super::imports;
@@ -47,12 +48,13 @@ impl<W: World> Component<W> {
         let outline = Outline::read(bytes).map_err(damaged)?;
         let imports = imports::check::<W>(file, &outline, grants)?;
         check_world::<W>(file, &outline)?;
+        function_limit::check(file, bytes)?;
         give_way();
         let sha256 = hex(&Sha256::digest(bytes));
         give_way();
         let compiled = match cache {
             Some(cache) => cache.get_or_compile(engine, &hash_of_code(bytes), bytes),
-            None => wasmtime::component::Component::new(engine.wasmtime(), bytes),
+            None => cache::compile(engine, bytes),
         };
         let compiled = compiled.map_err(|e| damaged(format!("{e:#}")))?;
         give_way();

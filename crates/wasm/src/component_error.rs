@@ -11,6 +11,10 @@ pub enum ComponentError {
     CoreModule(String),
     #[error("{file} is no valid component, or cut short: {what}")]
     Damaged { file: String, what: String },
+    #[error(
+        "{file}: its function {number} has {size} bytes of code, and {most} are the limit, because a larger one takes many seconds and much memory to compile. Split that function, or keep its constants in data instead of code"
+    )]
+    LargeFunction { file: String, number: usize, size: usize, most: usize },
     /// Its plugin.toml is wrong.
     #[error("{file}: {what}")]
     Manifest { file: String, what: String },

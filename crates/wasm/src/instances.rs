@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use sequor_sync::{self as sync, Condvar, Mutex};
+use sequor_sync::{self as sync, Condvar, Mutex, MutexGuard};
 
 use super::call_error::{CallError, CallFault};
 
@@ -105,12 +105,8 @@ impl<G> GuestPool<G> {
         if state.live == 0 {
             return None;
         }
-        let mut state = sync::wait(&self.freed, state);
-        let guest = state.pop_free();
-        if guest.is_none() {
-            state.live += 1;
-        }
-        Some(guest)
+        // Then as every other call: another one may have started a guest in the freed place.
+        Some(self.free_in(sync::wait(&self.freed, state)))
     }
 
     /// Ends the guests that were not used since the last call of this function. One stays.
@@ -131,7 +127,10 @@ impl<G> GuestPool<G> {
 
     /// A free guest. `None`: the caller may start one.
     fn free(&self) -> Option<G> {
-        let mut state = self.state.lock();
+        self.free_in(self.state.lock())
+    }
+
+    fn free_in(&self, mut state: MutexGuard<'_, GuestPoolState<G>>) -> Option<G> {
         loop {
             if let Some(guest) = state.pop_free() {
                 return Some(guest);
@@ -387,5 +386,25 @@ mod tests {
         meet.wait();
         assert_eq!(pool.call(|n| Ok(*n)), Ok(0));
         assert_eq!((first.join().unwrap(), pool.live()), (Ok(0), 1));
+    }
+
+    #[test]
+    fn a_pool_stays_within_its_size_if_a_place_is_taken_while_a_call_waits_for_room() {
+        let pool = Arc::new(pool(1));
+        let lease = pool.lease().unwrap();
+        let waits = Arc::clone(&pool);
+        let waiter = std::thread::spawn(move || waits.free_after_full().flatten());
+        // Wakes the waiter as a failed call does, and lets it go on at once. The one place is taken at that moment.
+        loop {
+            let state = pool.state.lock();
+            if pool.freed.notify_one() {
+                MutexGuard::unlock_fair(state);
+                break;
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+        lease.give_back();
+        assert_eq!((waiter.join().unwrap(), pool.live()), (Some(0), 1));
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! - [`world`]: the trait of a kind of components · [`instances`]: the guests of one owner: one, or a pool.
 //! - [`loader`]: from files to components · [`component`]: one version, compiled and checked · [`manifest`] and [`settings`]: its
-//!   `plugin.toml` · `outline`: its imports and exports before compilation · `imports`, [`grants`]: the allowed imports ·
+//!   `plugin.toml` · `outline`: its imports and exports before compilation · `function_limit`: the size of its
+//!   functions · `imports`, [`grants`]: the allowed imports ·
 //!   [`component_error`]: reasons of a refusal · [`cache`]: compiled code on disk · `component_store`: the bytes of a loaded component.
 //! - [`guest`]: a running component · [`suspension`]: calls of it that may wait · [`host`]: the functions that it may call, `contract` as
 //!   Rust traits, [`services`] as the server implements them · [`call_error`]: why a call gave no answer.
@@ -41,6 +42,7 @@ pub mod contract;
 pub mod counter;
 pub mod engine;
 pub mod folder_watch;
+mod function_limit;
 pub mod grants;
 pub mod guest;
 pub mod host;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -58,9 +59,24 @@ pub struct VersionedPlugin<S: ?Sized, X> {
     print: Option<FilePrint>,
 }
 
-/// When a file was written, and its size.
+/// What differs once a file was written or replaced: its time and size, and the inode with the time of its last change. A copy that keeps the
+/// time of its original differs in the latter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FilePrint(SystemTime, u64);
+pub struct FilePrint {
+    modified: SystemTime,
+    len: u64,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+/// The file of a plug-in before a change wrote it.
+#[derive(Debug)]
+pub enum FileBefore {
+    /// Nothing was written.
+    Same,
+    Absent,
+    Content(Vec<u8>),
+}
 
 pub struct VersionRegistry<S: ?Sized, X> {
     make: Box<MakeVersion<S>>,
@@ -179,7 +195,8 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
     /// The present print of a plug-in's file.
     pub fn print(&self, name: &str) -> Option<FilePrint> {
         let file = std::fs::metadata(self.file(name)?).ok()?;
-        Some(FilePrint(file.modified().ok()?, file.len()))
+        let (modified, changed) = (file.modified().ok()?, (file.ctime(), file.ctime_nsec()));
+        Some(FilePrint { modified, len: file.len(), inode: file.ino(), changed })
     }
 
     /// Records the present print of a plug-in's file. If the file exists, returns whether it has changed, and the hash that it waits with.
@@ -203,15 +220,30 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         })
     }
 
-    /// Makes this version the file of the plug-in folder, or returns why the next start would not find it.
-    pub fn write_file(&self, name: &str, version: &Version<S>) -> Result<(), String> {
+    /// Makes this version the file of the plug-in folder, or returns why the next start would not find it. A file that someone has put there
+    /// since the change began stays, unless it is the `old` version. `seen` is the file's print at that time.
+    pub fn write_file(
+        &self,
+        name: &str,
+        version: &Version<S>,
+        old: &Version<S>,
+        seen: Option<FilePrint>,
+    ) -> Result<FileBefore, String> {
         let Some(path) = self.file(name) else {
             return Err(format!(
                 "the next start would not find {name}, which came over the wire. Set [plugins] dir to a folder that the server may write"
             ));
         };
-        if std::fs::read(&path).is_ok_and(|there| version.component.is(&there)) {
-            return Ok(());
+        let now = self.print(name);
+        let there = std::fs::read(&path).ok();
+        if there.as_ref().is_some_and(|there| version.component.is(there)) {
+            return Ok(FileBefore::Same);
+        }
+        if now != seen && there.as_ref().is_some_and(|there| !old.component.is(there)) {
+            let path = path.display();
+            return Err(format!(
+                "{path} was written meanwhile, and stays as it is. If it is not to serve, do this again"
+            ));
         }
         version.component.read().and_then(|component| write(&path, &component)).map_err(|e| {
             let path = path.display();
@@ -219,11 +251,31 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
                 "the next start would not find {name}, and {path} cannot be written ({e}). Let the server write [plugins] dir, or put the file there"
             )
         })?;
+        self.note_print(name);
+        Ok(there.map_or(FileBefore::Absent, FileBefore::Content))
+    }
+
+    /// Undoes a write of this version. A file that someone has put there since stays.
+    pub fn restore_file(&self, name: &str, written: &Version<S>, before: FileBefore) -> Result<(), String> {
+        let Some(path) = self.file(name) else { return Ok(()) };
+        let is_ours = || std::fs::read(&path).is_ok_and(|there| written.component.is(&there));
+        let restored = match before {
+            FileBefore::Same => return Ok(()),
+            _ if !is_ours() => return Ok(()),
+            FileBefore::Absent => std::fs::remove_file(&path),
+            FileBefore::Content(content) => write(&path, &content),
+        };
+        restored.map_err(|e| format!("{} could not be put back: {e}", path.display()))?;
+        self.note_print(name);
+        Ok(())
+    }
+
+    /// Records that the present file is known.
+    fn note_print(&self, name: &str) {
         let print = self.print(name);
         if let Some(plugin) = self.plugins.lock().get_mut(name) {
             plugin.print = print;
         }
-        Ok(())
     }
 }
 
@@ -278,12 +330,61 @@ mod tests {
         let one = registry.make("p", b"1".to_vec()).unwrap();
         registry.insert("p", one.clone(), None, || 0);
         assert_eq!(registry.note_file("p"), None, "there is no file");
-        registry.write_file("p", &one).unwrap();
+        assert!(matches!(registry.write_file("p", &one, &one, None), Ok(FileBefore::Absent)));
         assert_eq!(std::fs::read(registry.file("p").unwrap()).unwrap(), b"1");
         assert_eq!(registry.note_file("p"), Some((false, None)));
         std::fs::write(registry.file("p").unwrap(), "another").unwrap();
         registry.set_awaits("p", Some("its hash".to_owned()));
         assert_eq!(registry.note_file("p"), Some((true, Some("its hash".to_owned()))));
         assert_eq!(registry.note_file("p").map(|(changed, _)| changed), Some(false));
+    }
+
+    #[test]
+    fn a_file_with_the_size_and_time_of_another_is_another_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        registry.insert("p", registry.make("p", b"1".to_vec()).unwrap(), None, || 0);
+        let path = registry.file("p").unwrap();
+        let put = |content: &str| {
+            let next = folder.path().join("next");
+            std::fs::write(&next, content).unwrap();
+            std::fs::File::options().write(true).open(&next).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            std::fs::rename(&next, &path).unwrap();
+        };
+        put("1");
+        assert_eq!(registry.note_file("p").map(|(changed, _)| changed), Some(true));
+        // The first file is kept, so that the second has another inode.
+        std::fs::hard_link(&path, folder.path().join("kept")).unwrap();
+        registry.note_file("p");
+        put("2");
+        assert_eq!(registry.note_file("p").map(|(changed, _)| changed), Some(true));
+    }
+
+    #[test]
+    fn a_file_that_someone_wrote_meanwhile_is_neither_overwritten_nor_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        let [one, two] = ["1", "2"].map(|text| registry.make("p", text.into()).unwrap());
+        registry.insert("p", one.clone(), None, || 0);
+        let path = registry.file("p").unwrap();
+        std::fs::write(&path, "1").unwrap();
+        let seen = registry.print("p");
+        std::fs::write(&path, "by hand").unwrap();
+        let refused = registry.write_file("p", &two, &one, seen).unwrap_err();
+        assert!(refused.contains("p.wasm was written meanwhile"), "{refused}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"by hand");
+        // A file that was there before the change is replaced, and put back.
+        let before = registry.write_file("p", &two, &one, registry.print("p")).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"2");
+        registry.restore_file("p", &two, before).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"by hand");
+        let before = registry.write_file("p", &two, &one, registry.print("p")).unwrap();
+        std::fs::write(&path, "later").unwrap();
+        registry.restore_file("p", &two, before).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"later");
+        // The version that served may be there under another print.
+        std::fs::write(&path, "1").unwrap();
+        registry.write_file("p", &two, &one, None).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"2");
     }
 }

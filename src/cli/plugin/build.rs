@@ -1,6 +1,6 @@
 //! `sequor plugin build`: builds components from folders.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
@@ -50,7 +50,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         let out = matches.get_one::<PathBuf>("out").unwrap_or(folder);
         for built in author::build(&project, out, &machine).map_err(failed)? {
             if !quiet && !as_json {
-                stdout::line(format_args!("{}   {:.0} KB", built.path.display(), built.bytes as f64 / 1e3))?;
+                let next = next(matches, &built.path);
+                stdout::line(format_args!("{}   {:.0} KB{next}", built.path.display(), built.bytes as f64 / 1e3))?;
             }
             all.push(json!({ "file": built.path, "bytes": built.bytes }));
         }
@@ -59,4 +60,21 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         remote::print_json(&all.into())?;
     }
     Ok(())
+}
+
+/// What comes next for a component that `--out` put where `sequor plugin check` does not look.
+fn next(matches: &ArgMatches, component: &Path) -> String {
+    if matches.contains_id("out") { format!("   sequor plugin check {}", component.display()) } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_that_is_built_elsewhere_is_named_for_the_check() {
+        let next = |args: &[&str]| next(&command().get_matches_from(args), Path::new("out/mine.wasm"));
+        assert_eq!(next(&["build", "--out", "out"]), "   sequor plugin check out/mine.wasm");
+        assert_eq!(next(&["build"]), "");
+    }
 }

@@ -135,14 +135,32 @@ pub(super) fn component(path: &Path) -> Result<PathBuf, AuthorError> {
 
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, AuthorError> {
     std::fs::read(path).map_err(|e| {
-        let hint = if e.kind() == std::io::ErrorKind::NotFound { "; sequor plugin build makes it" } else { "" };
+        let hint = match e.kind() {
+            std::io::ErrorKind::NotFound => unbuilt(path),
+            _ => String::new(),
+        };
         AuthorError::File { path: path.to_owned(), what: format!("{e}{hint}") }
     })
+}
+
+/// How to get a component that is not there. `--out` may have put it elsewhere.
+fn unbuilt(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!(
+        "; sequor plugin build makes it. If --out DIR put it elsewhere, name that file: sequor plugin check DIR/{name}"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_component_that_is_not_there_may_lie_in_another_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = bytes(&folder.path().join("mine.wasm")).unwrap_err().to_string();
+        assert!(missing.ends_with("sequor plugin check DIR/mine.wasm"), "{missing}");
+    }
 
     #[test]
     fn a_command_without_limits_takes_grants() {

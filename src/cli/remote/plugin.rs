@@ -14,6 +14,7 @@ use crate::scheduling::report::{Attached, BindingState, Summary};
 use crate::text::numbers::{pair, rate};
 use crate::text::table;
 use sequor_wasm::journal::LogLine;
+use sequor_wasm::manifest;
 
 /// The subcommands: the command line of each, and the function that runs it.
 pub(in crate::cli) fn verbs() -> Vec<(Command, CommandFn)> {
@@ -223,12 +224,25 @@ fn load_one(matches: &ArgMatches) -> Result<(), Failed> {
     let shown = file.map_or_else(|| "FILE".to_owned(), |file| file.display().to_string());
     let answer =
         component::send_component(&client, &path(matches, ""), name, file).map_err(replaceable(name, &shown))?;
+    if let Some(own) = file.and_then(|file| fs_err::read(file).ok()).and_then(|bytes| other_name(&bytes, name)) {
+        eprintln!("sequor: note: {shown} calls itself {own} (plugin.toml); here its name is {name}");
+    }
     let is = if is_attached(&answer) {
         "is loaded already, and attached"
     } else {
         "is loaded; it decides nothing until it is attached"
     };
     done(matches, &answer, is)
+}
+
+/// The name in the `plugin.toml` of a component, if it is not this one.
+fn other_name(component: &[u8], name: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Header {
+        name: String,
+    }
+    let header: Header = toml::from_str(manifest::section(component).ok().flatten()?).ok()?;
+    (header.name != name).then_some(header.name)
 }
 
 fn replace_one(matches: &ArgMatches) -> Result<(), Failed> {
@@ -275,9 +289,22 @@ fn detach(matches: &ArgMatches) -> Result<(), Failed> {
 }
 
 fn rollback(matches: &ArgMatches) -> Result<(), Failed> {
+    let client = Client::from_matches(matches)?;
+    // Asked before, because the answer does not name the version that was replaced.
+    let before = client.get(&path(matches, "")).ok().and_then(|before| serde_json::from_value::<Summary>(before).ok());
     let answer = asked(matches, "rollback")?;
-    let did = if is_attached(&answer) { "is back" } else { "is back; it decides nothing until it is attached" };
-    done(matches, &answer, &format!("{did}{}", lasting(&answer)))
+    done(
+        matches,
+        &answer,
+        &format!("is back{}{}", in_place_of(before.as_ref(), is_attached(&answer)), lasting(&answer)),
+    )
+}
+
+/// The version that a rollback replaced, and that it is not lost.
+fn in_place_of(before: Option<&Summary>, is_attached: bool) -> String {
+    let idle = if is_attached { "" } else { "; it decides nothing until it is attached" };
+    let version = before.map(|before| format!(", in place of {} ({})", before.version, head(&before.sha256)));
+    format!("{}; another rollback returns to that one{idle}", version.unwrap_or_default())
 }
 
 fn park(matches: &ArgMatches) -> Result<(), Failed> {
@@ -364,5 +391,29 @@ mod tests {
         let clash: Vec<_> = ["a=1", "a.b=2"].map(|text| entry(text).unwrap()).into();
         assert!(config(&clash.iter().collect::<Vec<_>>()).is_err());
         assert!(entry("burst").is_err() && entry("=4").is_err() && entry("a..b=4").is_err());
+    }
+
+    #[test]
+    fn a_component_with_another_name_than_the_given_one_is_noted() {
+        let component = |name: &str| {
+            let text = format!("name = \"{name}\"\nworld = \"scheduler\"\n");
+            crate::author::component::with_manifest(b"\0asm\x0d\0\x01\0", &text)
+        };
+        assert_eq!(other_name(&component("fair-share"), "mine").as_deref(), Some("fair-share"));
+        assert_eq!((other_name(&component("mine"), "mine"), other_name(b"nothing", "mine")), (None, None));
+    }
+
+    #[test]
+    fn a_rollback_names_the_version_that_another_rollback_brings_back() {
+        let before = Summary {
+            name: "s-python".to_owned(),
+            version: "0.2.0".to_owned(),
+            sha256: "bbd72f5e".to_owned(),
+            world: "scheduler".to_owned(),
+            attached: Vec::new(),
+        };
+        let text = in_place_of(Some(&before), true);
+        assert_eq!(text, ", in place of 0.2.0 (bbd72f5); another rollback returns to that one");
+        assert!(in_place_of(None, false).ends_with("that one; it decides nothing until it is attached"));
     }
 }

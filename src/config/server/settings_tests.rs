@@ -85,10 +85,10 @@ fn a_recording_has_a_file_and_a_size() {
     let record = |args: &[&str]| settings("", &[], args).map(|s| s.record);
     assert_eq!(record(&[]), Ok(None));
     assert_eq!(record(&["--record", "/t.jsonl"]), Ok(Some((PathBuf::from("/t.jsonl"), 1 << 30))));
-    assert_eq!(record(&["--record", "t", "--record-max", "64KiB"]), Ok(Some((PathBuf::from("t"), 64 << 10))));
+    assert_eq!(record(&["--record", "t", "--record-max", "1MiB"]), Ok(Some((PathBuf::from("t"), 1 << 20))));
     assert_eq!(
-        record(&["--record-max", "1KiB"]),
-        Err(vec!["--record-max: record_max must be at least 64KiB".to_owned()])
+        record(&["--record-max", "1023KiB"]),
+        Err(vec!["--record-max: record_max must be at least 1MiB".to_owned()])
     );
 }
 

@@ -13,7 +13,7 @@ use crate::config::fault::{Fault, code, did_you_mean};
 use crate::config::units::{Size, Span};
 
 /// Minimum size of a recording. Its file is replaced at half of the size.
-const LEAST_RECORD: u64 = 64 << 10;
+const LEAST_RECORD: u64 = 1 << 20;
 
 /// Faults of values that have the right type but no valid meaning.
 pub(super) fn meaningless(file: &ServerFile, layers: &Layers) -> Vec<Fault> {

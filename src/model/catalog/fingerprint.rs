@@ -1,7 +1,8 @@
-//! Detects changes of a model's files by their paths, sizes and times of change. Contents are not read.
+//! Detects changes of a model's files by their paths, sizes, times and inodes. Contents are not read.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -22,7 +23,10 @@ pub(in crate::model) struct Fingerprint {
 struct FileMark {
     path: PathBuf,
     len: u64,
-    changed: Option<SystemTime>,
+    modified: Option<SystemTime>,
+    /// The inode, and the time of its last change: a file that is copied over another with its time kept differs in these.
+    inode: u64,
+    changed: (i64, i64),
 }
 
 impl Fingerprint {
@@ -67,7 +71,8 @@ impl Fingerprint {
 fn look(path: PathBuf, depth: usize, marks: &mut Vec<FileMark>) {
     let Ok(metadata) = fs_err::metadata(&path) else { return };
     if !metadata.is_dir() {
-        return marks.push(FileMark { path, len: metadata.len(), changed: metadata.modified().ok() });
+        let (inode, changed) = (metadata.ino(), (metadata.ctime(), metadata.ctime_nsec()));
+        return marks.push(FileMark { path, len: metadata.len(), modified: metadata.modified().ok(), inode, changed });
     }
     let Ok(entries) = fs_err::read_dir(&path) else { return };
     for entry in entries.filter_map(Result::ok).filter(|_| depth > 0) {
@@ -106,5 +111,20 @@ mod tests {
         assert_eq!(renewed, after);
         write("initial_state/zero", "");
         assert!(!after.is_same(&print(None), 1));
+    }
+
+    #[test]
+    fn a_file_with_the_size_and_time_of_the_one_before_is_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let (graph, next) = (folder.path().join("1/model.onnx"), folder.path().join("1/next"));
+        fs_err::create_dir(folder.path().join("1")).unwrap();
+        let put = |content: &str| {
+            fs_err::write(&next, content).unwrap();
+            std::fs::File::options().write(true).open(&next).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            fs_err::rename(&next, &graph).unwrap();
+            Fingerprint::compute(folder.path(), None).unwrap()
+        };
+        let before = put("a");
+        assert!(!before.is_same(&put("b"), 1));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sequor_wasm::audit::PluginChange;
 use sequor_wasm::limits::Limits;
+use sequor_wasm::versions::FilePrint;
 
 use crate::config::fault::code;
 use crate::config::model::LoadFacts;
@@ -155,6 +156,7 @@ impl Deciders {
     /// rejected one.
     pub(in crate::model) fn attach(&self, how: &Attach, by: By<'_>) -> Result<(), PluginError> {
         let registry = self.equipped()?;
+        let seen = registry.print(&how.plugin);
         let (before, after) =
             (self.decides_for(&how.model), registry.find(&how.plugin).map(|is| is.sha256().to_owned()));
         let after = after.unwrap_or_default();
@@ -167,7 +169,7 @@ impl Deciders {
         let _held = gate.lock();
         let all = self.opened(registry, how, &model).inspect_err(refused)?;
         if how.save {
-            registry.keep(&how.plugin).and_then(|()| self.save(how, &after)).inspect_err(refused)?;
+            self.save_both(registry, how, &after, seen).inspect_err(refused)?;
         }
         // From here on nothing can fail.
         for (binding, ready) in all {
@@ -211,6 +213,22 @@ impl Deciders {
             Ok((binding, ready))
         };
         model.loads().iter().filter(|l| !l.is_retired()).map(open).collect()
+    }
+
+    /// Writes the plug-in's file and the model's file. If one cannot be written, both stay as they were.
+    fn save_both(
+        &self,
+        registry: &Registry,
+        how: &Attach,
+        sha256: &str,
+        seen: Option<FilePrint>,
+    ) -> Result<(), PluginError> {
+        let kept = registry.keep(&how.plugin, seen)?;
+        let saved = self.save(how, sha256);
+        if saved.is_err() {
+            registry.unkeep(&how.plugin, kept);
+        }
+        saved
     }
 
     /// Writes the attachment to the model's file.

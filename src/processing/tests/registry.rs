@@ -1,7 +1,8 @@
 //! Tests the replacement of processors' versions: everywhere or nowhere.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -285,7 +286,8 @@ fn a_changed_file_that_needs_a_new_load_leaves_a_parked_plug_in_parked() {
     registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
     models.load("m");
     registry.park("guest", "local").unwrap();
-    registry.replace_for(RequestedBy::Folder, "guest", wider("16B"), "plugins.dir").unwrap();
+    let new = registry.made("guest", wider("16B")).unwrap();
+    registry.replace_for(RequestedBy::Folder, "guest", &new, "plugins.dir").unwrap();
     assert_eq!(models.chains.lock().len(), 2);
     assert_eq!(models.parked().as_deref(), Some("an operator has parked guest"));
     // An operator's change unparks.
@@ -331,4 +333,107 @@ fn a_failed_version_is_taken_back_from_a_model_that_loaded_with_it_meanwhile() {
     let serving = places.iter().filter(|place| !place.is_retired());
     let serving: Vec<(&str, bool)> = serving.map(|place| (place.model(), place.sha256() == first)).collect();
     assert_eq!(serving, [("m", true), ("n", true)]);
+}
+
+/// A registry over this folder. Versions that contain the marker wait for the test: it hears of each, and then lets it go on.
+fn waiting_registry(folder: &Path, marker: &'static [u8]) -> (ProcessorRegistry, Receiver<()>, SyncSender<()>) {
+    let ((begun, began), (go, goes)) = (sync_channel(1), sync_channel(1));
+    let (inner, goes) = (make(), Mutex::new(goes));
+    let make: Box<MakePlaced<ChainLink>> = Box::new(move |name: &str, bytes: &[u8]| {
+        if bytes.windows(marker.len()).any(|part| part == marker) {
+            begun.send(()).unwrap();
+            goes.lock().recv().unwrap();
+        }
+        inner(name, bytes)
+    });
+    let rules = PlaceRules { dir: Some(folder.to_owned()), strikes: 3, ..PlaceRules::default() };
+    (ProcessorRegistry::new(rules, make, Arc::new(StillClock), Metrics::new(false)), began, go)
+}
+
+/// The default version, with a custom section that contains this text.
+fn with_section(text: &str) -> Vec<u8> {
+    let mut bytes = component(ProcessorWat::default());
+    let length = u8::try_from(text.len()).unwrap();
+    bytes.extend([0, length + 2, 1, b'x']);
+    bytes.extend(text.bytes());
+    bytes
+}
+
+#[test]
+fn a_file_that_is_written_while_its_predecessor_is_compiled_stays_and_serves_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("guest.wasm");
+    let (second, third) = (with_section("second"), with_section("third"));
+    fs_err::write(&file, component(ProcessorWat::default())).unwrap();
+    let (registry, began, go) = waiting_registry(folder.path(), b"second");
+    let chain = load(&registry, "m");
+    registry.look();
+    let first = registry.show("guest").unwrap().sha256;
+    fs_err::write(&file, &second).unwrap();
+    let looks = registry.clone();
+    let look = std::thread::spawn(move || looks.look());
+    began.recv().unwrap();
+    fs_err::write(&file, &third).unwrap();
+    go.send(()).unwrap();
+    look.join().unwrap();
+    assert!(fs_err::read(&file).unwrap() == third, "the newer file stays");
+    assert_eq!(registry.show("guest").unwrap().sha256, first, "an older file does not come after a newer one");
+    registry.look();
+    let serves = registry.find("guest").unwrap().sha256().to_owned();
+    assert_eq!(serves, registry.made("guest", third.clone()).unwrap().source.sha256());
+    assert!(fs_err::read(&file).unwrap() == third);
+    drop(chain);
+}
+
+#[test]
+fn a_changed_file_whose_models_do_not_load_stays_where_the_operator_put_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = LoadedModels::new(PlaceRules { dir: Some(folder.path().to_owned()), ..PlaceRules::default() });
+    let (file, first, second) = (folder.path().join("guest.wasm"), component(ProcessorWat::default()), wider("16B"));
+    fs_err::write(&file, &first).unwrap();
+    models.load("m");
+    models.registry().look();
+    let before = models.registry().show("guest").unwrap().sha256;
+    fs_err::write(&file, &second).unwrap();
+    models.succeed.lock().extend([false]);
+    models.registry().look();
+    assert!(fs_err::read(&file).unwrap() == second);
+    assert_eq!(models.registry().show("guest").unwrap().sha256, before);
+}
+
+#[test]
+fn a_file_that_is_written_during_an_operators_replacement_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("guest.wasm");
+    fs_err::write(&file, component(ProcessorWat::default())).unwrap();
+    let (registry, began, go) = waiting_registry(folder.path(), b"second");
+    let _chain = load(&registry, "m");
+    let first = registry.show("guest").unwrap().sha256;
+    let replaces = registry.clone();
+    let replace = std::thread::spawn(move || replaces.replace("guest", with_section("second"), "local"));
+    began.recv().unwrap();
+    fs_err::write(&file, with_section("third")).unwrap();
+    go.send(()).unwrap();
+    let refused = replace.join().unwrap().unwrap_err().to_string();
+    assert!(refused.contains("guest.wasm was written meanwhile, and stays as it is"), "{refused}");
+    assert!(fs_err::read(&file).unwrap() == with_section("third"));
+    assert_eq!(registry.show("guest").unwrap().sha256, first);
+}
+
+#[test]
+fn plug_ins_can_be_changed_while_another_is_compiled() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, began, go) = waiting_registry(folder.path(), b"second");
+    registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+    registry.load("other", component(ProcessorWat::default()), "local").unwrap();
+    registry.replace("other", with_section("third"), "local").unwrap();
+    let replaces = registry.clone();
+    let replace = std::thread::spawn(move || replaces.replace("guest", with_section("second"), "local"));
+    began.recv().unwrap();
+    // These would wait for ever if the compilation held their lock.
+    registry.rollback("other", "local").unwrap();
+    registry.replace("guest", with_section("third"), "local").unwrap();
+    go.send(()).unwrap();
+    let refused = replace.join().unwrap().unwrap_err();
+    assert!(matches!(&refused, PluginError::Conflict(what) if what.contains("has replaced")), "{refused}");
 }

@@ -28,6 +28,35 @@ fn events_are_sent_with_the_next_question() {
 }
 
 #[test]
+fn a_guest_that_is_far_behind_with_its_events_makes_one_call_for_a_question() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.drain();
+    let before = rig.version.script.lock().events.kind.len();
+    for first in (2..=10_001).step_by(100) {
+        rig.starts(first..=first + 99);
+        rig.hand_over_events();
+    }
+    let calls = |rig: &Rig| {
+        let script = rig.version.script.lock();
+        script.observed + script.plans
+    };
+    let (asked, plans) = (calls(&rig), rig.version.script.lock().plans);
+    assert!(rig.turn().is_some(), "the built-in policy decides");
+    assert!(calls(&rig) <= asked + 2, "{} calls", calls(&rig) - asked);
+    assert_eq!((rig.version.script.lock().plans, rig.rang()), (plans, true), "it is asked once it has caught up");
+    rig.keep();
+    rig.turn();
+    let script = rig.version.script.lock();
+    assert_eq!(script.plans, plans + 1);
+    // Each of the sequences began once, in their order.
+    let kinds = script.events.kind.iter().zip(&script.events.keys).skip(before);
+    let began: Vec<u64> = kinds.filter(|(kind, _)| **kind == 1).map(|(_, key)| *key).collect();
+    assert_eq!(began, (2..=10_001).map(|id| id * 100).collect::<Vec<u64>>());
+    assert_eq!(rig.binding.show().strikes, 0);
+}
+
+#[test]
 fn a_guest_that_takes_too_much_of_a_core_is_passed_over_and_gets_no_strike() {
     let mut rig = Rig::open(plans(), |options| options.cpu_share = Some(50));
     rig.starts(1..=3);

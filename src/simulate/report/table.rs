@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::SimulationReport;
-use super::words::{count, fine_percent, long_span, percent, some, span};
+use super::words::{count, fine_percent, long_span, percent, short_span, some, span};
 use crate::simulate::outcome::Outcome;
 use crate::text;
 
@@ -90,9 +90,13 @@ fn aside(report: &SimulationReport, run: &Outcome) -> String {
         );
     }
     if let Some(rounds) = run.rounds.filter(|r| r.mean_us > 0.0) {
-        let (mean, most) = (span(rounds.mean_us), span(rounds.most_us));
+        let (mean, most) = (short_span(rounds.mean_us), short_span(rounds.most_us));
         let questions = some(rounds.questions, "question");
-        let _ = writeln!(out, "{name}: {questions}, {mean} each on the average, {most} at most");
+        let answered = match rounds.fallbacks {
+            0 => String::new(),
+            passed => format!("{} answered, ", count(rounds.questions.saturating_sub(passed))),
+        };
+        let _ = writeln!(out, "{name}: {questions}, {answered}{mean} each on the average, {most} at most");
     }
     if let Some(rounds) = run.rounds.filter(|r| r.faults > 0) {
         let _ = writeln!(out, "{name}: {} of the policy's answers were at fault", count(rounds.faults));

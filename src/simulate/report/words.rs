@@ -25,6 +25,11 @@ pub(super) fn span(micros: f64) -> String {
     format!("{value} {unit}")
 }
 
+/// The same for a time that is not zero: `under 0.1 us` if it is too short for [`span`].
+pub(super) fn short_span(micros: f64) -> String {
+    if micros > 0.0 && micros < 0.05 { "under 0.1 us".to_owned() } else { span(micros) }
+}
+
 /// Removes `.0`: `10.0` becomes `10`.
 fn short(number: &str) -> &str {
     number.strip_suffix(".0").unwrap_or(number)
@@ -67,6 +72,7 @@ mod tests {
 
     #[test]
     fn numbers_are_short_and_grouped() {
+        assert_eq!([short_span(0.0), short_span(0.004), short_span(85.0)], ["0", "under 0.1 us", "85 us"]);
         assert_eq!([count(7), count(1904), count(412_118), count(1_000_000)], ["7", "1,904", "412,118", "1,000,000"]);
         let spans: Vec<String> = [0.0, 0.5, 85.0, 999.4, 999.6, 6100.0, 6000.0, 142_400.0, 999_600.0, 2_489_000.0]
             .into_iter()

@@ -110,3 +110,52 @@ fn a_pinned_hash_holds_while_an_operator_attaches_the_same_plug_in() {
     let line = repository.logs("up", 0).unwrap().pop().unwrap().message;
     assert!(line.contains("names first; all#3 goes on serving."), "{line}");
 }
+
+#[test]
+fn an_attachment_that_cannot_be_saved_leaves_the_plug_ins_file_as_it_was() {
+    let rig = Rig::new(&["up"]);
+    let repository: &dyn PluginControl = &rig.fixture.repository;
+    let file = rig.fixture.folder.path().join("plugins/up.wasm");
+    let toml = rig.fixture.model().join("sequor.toml");
+    repository.load("up", b"first".to_vec(), BY).unwrap();
+    let _ = fs_err::remove_file(&toml);
+    fs_err::create_dir(&toml).unwrap();
+    let before = fs_err::read_to_string(&file).unwrap();
+    let refused = repository.attach(&Attach { save: true, ..attach("up") }, BY).unwrap_err().to_string();
+    assert!(refused.starts_with("not attached, because it could not be saved"), "{refused}");
+    assert_eq!(fs_err::read_to_string(&file).unwrap(), before);
+    // A file that was not there is not there afterwards.
+    fs_err::remove_file(&file).unwrap();
+    repository.attach(&Attach { save: true, ..attach("up") }, BY).unwrap_err();
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_replacement_does_not_overwrite_a_file_that_was_put_there_meanwhile() {
+    let rig = Rig::new(&[]);
+    let repository = saved(&rig);
+    let registry = rig.fixture.repository.registry().unwrap();
+    registry.look();
+    // The file changes while the new version is made: the loader of this test writes it.
+    let file = registry.file("up").unwrap();
+    let refused = repository.replace("up", format!("all#put {}", file.display()).into_bytes(), BY).unwrap_err();
+    assert!(refused.to_string().contains("up.wasm was written meanwhile"), "{refused}");
+    assert_eq!(names(&rig), ("first".to_owned(), "first".to_owned(), "all#9".to_owned()));
+}
+
+#[test]
+fn a_plug_in_file_that_is_written_while_its_predecessor_is_made_decides_next() {
+    let rig = Rig::new(&["first"]);
+    let repository: &dyn PluginControl = &rig.fixture.repository;
+    let registry = rig.fixture.repository.registry().unwrap();
+    repository.attach(&attach("first"), BY).unwrap();
+    registry.look();
+    let file = registry.file("first").unwrap();
+    let state = || (repository.show("first").unwrap().sha256, fs_err::read_to_string(&file).unwrap());
+    // The loader of this test writes the file while it makes this version.
+    fs_err::write(&file, format!("all#put {}", file.display())).unwrap();
+    registry.look();
+    assert_eq!(state(), ("first".to_owned(), "all#9".to_owned()));
+    registry.look();
+    assert_eq!(state(), ("all#9".to_owned(), "all#9".to_owned()));
+}

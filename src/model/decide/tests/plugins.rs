@@ -64,6 +64,10 @@ impl Rig {
         let known = Arc::clone(&versions);
         let loader = move |name: &str, bytes: &[u8]| {
             let text = String::from_utf8(bytes.to_owned()).unwrap();
+            // An operator puts another file while this version is compiled.
+            if let Some(file) = text.strip_prefix("all#put ") {
+                fs_err::write(file, "all#9").unwrap();
+            }
             let no = || PluginError::Invalid(format!("{name}.wasm is no component"));
             let version = StandInVersion::new(&text, hooks(&text));
             version.does(does(&text).ok_or_else(no)?);
