@@ -42,7 +42,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    pub const ALL: [EndReason; 16] = [
+    pub const ALL: [EndReason; 17] = [
         EndReason::End,
         EndReason::Idle,
         EndReason::Restarted,

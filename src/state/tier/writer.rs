@@ -319,7 +319,7 @@ fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits, health: &StoreHe
     while let Some(tasks) = queue.next(owed.due_in()) {
         commit(tier, &mut owed, &mut smaller, tasks, health);
         if let Some(outcome) = owed.try_due(tier) {
-            health.note(outcome.as_ref().map(|()| ()), false);
+            health.note(outcome.as_ref().copied(), false);
         }
         health.waits(owed.len());
     }

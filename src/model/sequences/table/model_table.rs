@@ -492,10 +492,9 @@ impl Table {
             self.ending_members.insert(members.id.clone(), Arc::clone(&members));
             self.actions.rare().ended_ensembles.push((members, why));
         }
-        if !matches!(why, EndReason::End | EndReason::Restarted | EndReason::Spilled) {
-            if let Some(holder) = holder {
-                self.actions.rare().lost_members.push((holder, why));
-            }
+        let is_lost = !matches!(why, EndReason::End | EndReason::Restarted | EndReason::Spilled);
+        if let Some(holder) = holder.filter(|_| is_lost) {
+            self.actions.rare().lost_members.push((holder, why));
         }
     }
 
