@@ -19,6 +19,8 @@ use crate::spans::{Exporter, Tracer};
 use crate::telemetry::Metrics;
 use crate::telemetry::log;
 
+/// The command's name.
+pub(super) const NAME: &str = "serve";
 /// Maximum time in which a stopping server sends its last spans.
 const LAST_SPANS: Duration = Duration::from_secs(2);
 
@@ -35,7 +37,7 @@ pub(super) fn command() -> Command {
     let (about, examples) = ("Serve the models of a repository over HTTP (8000) and gRPC (8001)", EXAMPLES);
     let directory =
         Arg::new("directory").value_name("DIR").help("Model repository: the same as --model-repository DIR");
-    Command::new("serve")
+    Command::new(NAME)
         .about(about)
         .after_help(examples)
         .arg(directory.conflicts_with("model-repository"))

@@ -79,7 +79,7 @@ fn rows_that_would_be_mostly_padding_run_alone() {
             let sum = if n == 5 { long as f32 } else { n as f32 + 1.0 };
             assert_eq!(waiting.answer().output::<f32>("SUM"), [sum], "{n}");
         }
-        let rows: Vec<u64> = server.runs()[before + 1..].iter().map(|run| run.rows()).collect();
+        let rows: Vec<u64> = server.runs()[before + 1..].iter().map(crate::support::watch::Run::rows).collect();
         assert_eq!(rows, if together { vec![12] } else { vec![1; 12] }, "{long}");
     }
 }

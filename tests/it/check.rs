@@ -268,7 +268,7 @@ fn an_initializer_of_a_model_that_sees_start_is_a_note() {
 fn a_repository_that_is_not_there_is_an_error() {
     let ended = Call::sequor().arguments(["check", "/nowhere"]).end();
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""));
-    assert!(ended.stderr.starts_with("sequor: /nowhere: "), "{ended:?}");
+    assert!(ended.stderr.starts_with("sequor: there is no file or directory /nowhere"), "{ended:?}");
 }
 
 #[test]

@@ -148,7 +148,8 @@ Begin with these:
 
 No label holds the id of a sequence, or the name of a model that is neither served nor wanted at the start. A histogram `x` has the series
 `x_bucket`, `x_sum` and `x_count`. A series of `sequor_requests_total` for a refusal begins with its first event, and those of `sequor_model_loads_total` with
-the first load: `increase` and `rate` do not see that event.
+the first load: `increase` and `rate` do not see that event. In an alert, add the series that have just begun:
+`increase(x[10m]) > 0 or (x > 0 unless x offset 10m)`.
 
 Five minutes after the last load of a model version is gone, or a plug-in is unloaded, its series are removed. A version that is loaded again within that
 time counts on. Later its series begin at 0.

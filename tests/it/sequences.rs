@@ -51,7 +51,7 @@ fn live_sequences_are_listed_and_text_ids_are_hidden() {
     let list = output_of(&server, &[&LIST[..], &["--sort", "step"]].concat());
     let lines: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
     let (head, tail) = (&lines[1][..4], &lines[1][lines[1].len() - 3..]);
-    assert_eq!((head, tail), (&["7", "2", "idle", "1"][..], &["0", "4", "B"][..]), "{list}");
+    assert_eq!((head, tail), (&["7", "2", "idle", "1"][..], &["0", "8", "B"][..]), "{list}");
     assert!(lines[2][0].starts_with('#') && lines[2][0].len() == 17 && !list.contains("call-77"), "{list}");
     assert!(list.ends_with("2 of 2 (2 in slots, 0 in backlog)\n"), "{list}");
 

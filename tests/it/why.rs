@@ -113,7 +113,7 @@ fn sequences_that_a_plugin_ended_or_refused_name_it() {
 
 #[test]
 fn a_sequence_refused_for_memory_is_unknown_and_names_the_setting_to_raise() {
-    let server = server("1h", &["--limits-state", "4B"]);
+    let server = server("1h", &["--limits-state", "8B"]);
     assert_eq!(step(&server, &json!(1), true), Ok(1.0));
     assert_eq!(step(&server, &json!(2), true), Err("state_memory".to_owned()));
     let text = why(&server, "2", 1);

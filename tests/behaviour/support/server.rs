@@ -71,10 +71,10 @@ pub fn both() -> [&'static str; 2] {
     ["direct { }", "oldest { max_candidate_sequences: 4 }"]
 }
 
-/// How often a state of a fixed size is kept: with `direct`, a run reads one copy and writes the other.
+/// How often a state of a fixed size is kept: with `direct`, the default, a run reads one copy and writes the other.
 #[allow(dead_code, reason = "for what measures memory")]
 pub fn sides(strategy: &str) -> u64 {
-    if strategy.starts_with("direct") { 2 } else { 1 }
+    if strategy.is_empty() || strategy.starts_with("direct") { 2 } else { 1 }
 }
 
 impl Spec {

@@ -48,7 +48,8 @@ fn victims(
     let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
     let coming = sum(&mut table.spilling.leaving.iter().map(|(_, bytes)| *bytes));
     let may_leave = table.spilling.may_leave(limit).saturating_sub(coming);
-    let mut missing = wanted.saturating_sub(limit.saturating_sub(used)).saturating_sub(coming);
+    // Kept answers may have taken more than the limit.
+    let mut missing = wanted.saturating_add(used).saturating_sub(limit).saturating_sub(coming);
     let mut leaving = 0;
     let mut victims = Vec::new();
     let others = table.spilling.replaced.iter().filter(|other| other.key != load.key);
