@@ -87,7 +87,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let Some((name, matches)) = matches.subcommand() else { return ExitCode::from(2) };
-    // A server serves although nobody reads its output.
+    // A server serves although its output has no reader.
     let flush = || if name == serve::NAME { Ok(()) } else { stdout::flush() };
     match run_command(name, matches).and_then(|()| flush()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -208,7 +208,8 @@ fn steps_that_wait_for_a_slow_disk_share_a_commit() {
 
 #[test]
 fn a_spilled_sequence_is_not_written_again_with_durability_step() {
-    let machine = Machine::new("step", OLDEST).with_memory(12);
+    // Three sequences with a state and the kept answer of a numbered step.
+    let machine = Machine::new("step", OLDEST).with_memory(24);
     let server = machine.serve();
     (1..=8).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
     (1..=8).for_each(|id| assert_eq!(server.sum(id, 1, |s| s.step = Some(2)), 11));
