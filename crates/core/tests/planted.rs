@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use model::world::World;
 use sequor_core::faults::{Planted, plant};
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 3_000;
 const CALLS: u64 = 4_000;
 
 /// The first seed that finds a fault, and the property that did not hold.
