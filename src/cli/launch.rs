@@ -1,6 +1,6 @@
 //! Starts a server from settings: ports, runtime, repository. `serve` and `demo` share it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
 use crate::config::server::store_url::StoreUrl;
-use crate::config::server::{Settings, Shown, file};
+use crate::config::server::{ListenAddress, Settings, Shown, file};
 use crate::model::repository::{epoch_now, first_id_of};
 use crate::model::{Repository, RepositoryOptions, SequenceStore};
 use crate::server::{
@@ -30,23 +30,13 @@ const DECODER_REST: Duration = Duration::from_secs(3);
 
 /// Binds the ports. Call it before anything slow.
 pub(super) fn bind(settings: &Settings) -> Result<Listeners, Failed> {
-    let metrics = settings.metrics.address.as_deref().unwrap_or(&settings.http.address);
-    let at = |section: &str, enabled: bool, address: &str, port: u16| -> Result<Option<SocketAddr>, Failed> {
-        if !enabled {
-            return Ok(None);
-        }
-        let ip: IpAddr = address.parse().map_err(|_| {
-            Failed::Configuration(format!(
-                "{section}.address: \"{address}\" is not an IP address to listen on; set --{section}-address 0.0.0.0 or ::1"
-            ))
-        })?;
-        Ok(Some(SocketAddr::new(ip, port)))
-    };
+    let at = |enabled: bool, address: ListenAddress, port: u16| enabled.then(|| SocketAddr::new(address.0, port));
+    let Settings { http, grpc, metrics, admin, .. } = settings;
     let wanted = Addresses {
-        http: at("http", settings.http.enabled, &settings.http.address, settings.http.port)?,
-        grpc: at("grpc", settings.grpc.enabled, &settings.grpc.address, settings.grpc.port)?,
-        metrics: at("metrics", settings.metrics.enabled, metrics, settings.metrics.port)?,
-        admin: at("admin", settings.admin.enabled, &settings.admin.address, settings.admin.port)?,
+        http: at(http.enabled, http.address, http.port),
+        grpc: at(grpc.enabled, grpc.address, grpc.port),
+        metrics: at(metrics.enabled, metrics.address.unwrap_or(http.address), metrics.port),
+        admin: at(admin.enabled, admin.address, admin.port),
     };
     let passed = listeners::passed().map_err(|e| Failed::Failed(e.to_string()))?;
     Listeners::bind_with(&wanted, passed).map_err(|e| Failed::Failed(e.to_string()))

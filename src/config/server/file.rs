@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::access::RestrictionTexts;
 use super::key::{Key, choice, section};
+use super::listen_address::ListenAddress;
 use super::store_url::StoreUrl;
 use crate::config::units::{Size, Span};
 
@@ -123,7 +124,7 @@ section! {
         /// Serve over HTTP
         pub enabled: bool = true;
         /// Address of the HTTP listener
-        pub address: String = "0.0.0.0".to_owned();
+        pub address: ListenAddress = ListenAddress::EVERY;
         /// Port of the HTTP listener
         pub port: u16 = 8000;
         /// Origin whose web pages may open WebSockets, infer and change settings, as https://app.example.org; * is every origin; the server's own address is always allowed
@@ -138,7 +139,7 @@ section! {
         /// Serve over gRPC
         pub enabled: bool = true;
         /// Address of the gRPC listener
-        pub address: String = "0.0.0.0".to_owned();
+        pub address: ListenAddress = ListenAddress::EVERY;
         /// Port of the gRPC listener
         pub port: u16 = 8001;
         /// How long an HTTP/2 or WebSocket connection may be silent before the server sends a ping
@@ -153,7 +154,7 @@ section! {
         /// Serve metrics
         pub enabled: bool = true;
         /// Address of the metrics listener; that of HTTP if not given
-        pub address: Option<String> = None;
+        pub address: Option<ListenAddress> = None;
         /// Port of the metrics listener
         pub port: u16 = 8002;
         /// Publish nv_inference_* beside sequor_*
@@ -167,7 +168,7 @@ section! {
         /// Serve operators: the status page, /admin, /openapi.json
         pub enabled: bool = true;
         /// Address of the admin listener; beyond this machine only with keys or client certificates
-        pub address: String = "127.0.0.1".to_owned();
+        pub address: ListenAddress = ListenAddress::THIS_MACHINE;
         /// Port of the admin listener
         pub port: u16 = 8003;
         /// File of the keys that operators need, a line name:key for each; reloaded
@@ -428,6 +429,7 @@ mod tests {
             ValueKind::Text | ValueKind::Texts | ValueKind::Path | ValueKind::Paths | ValueKind::Restrictions => "x",
             ValueKind::Span => "1s",
             ValueKind::Size => "1MiB",
+            ValueKind::Address => "127.0.0.9",
             ValueKind::Choice(choices) => choices[0],
         }
     }

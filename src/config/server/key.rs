@@ -6,6 +6,7 @@ use std::str::FromStr as _;
 
 use toml::Value;
 
+use super::listen_address::ListenAddress;
 use crate::config::units::{Size, Span};
 
 /// A setting.
@@ -35,6 +36,8 @@ pub enum ValueKind {
     Paths,
     Span,
     Size,
+    /// An IP address to listen on.
+    Address,
     Choice(&'static [&'static str]),
     /// Restricted groups with their secrets. Repeatable as a flag, one a line in one text.
     Restrictions,
@@ -153,6 +156,7 @@ kinds! {
     Vec<PathBuf> => Paths,
     Span => Span,
     Size => Size,
+    ListenAddress => Address,
 }
 
 impl<T: SettingValue> SettingValue for Option<T> {
@@ -221,6 +225,7 @@ impl ValueKind {
             }
             ValueKind::Span => Span::from_str(text).map(|_| Value::String(text.to_owned())),
             ValueKind::Size => Size::from_str(text).map(|_| Value::String(text.to_owned())),
+            ValueKind::Address => ListenAddress::from_str(text).map(|_| Value::String(text.to_owned())),
             ValueKind::Choice(choices) if choices.contains(&text) => Ok(Value::String(text.to_owned())),
             ValueKind::Choice(choices) => Err(format!("\"{text}\" is none of {}", choices.join(", "))),
         }
@@ -236,6 +241,7 @@ impl ValueKind {
             ValueKind::Path | ValueKind::Paths => "PATH".to_owned(),
             ValueKind::Span => "DURATION".to_owned(),
             ValueKind::Size => "SIZE".to_owned(),
+            ValueKind::Address => "ADDRESS".to_owned(),
             ValueKind::Choice(choices) => choices.join("|"),
             ValueKind::Restrictions => "GROUPS:KEY=VALUE".to_owned(),
         }

@@ -9,6 +9,7 @@
 //! - [`triton`]: the flags of `tritonserver`, and how Sequor handles each.
 //! - [`layers`]: merges the layers, and records which layer set each value.
 //! - [`access`]: groups of endpoints, and the headers that give access to them.
+//! - `listen_address`: the address of a listener.
 //! - [`rates`]: the capacities of the resources that runs need.
 //! - [`store_url`]: the URL of a store that several servers share.
 //! - [`otlp`]: the export of traces, also as OpenTelemetry's own variables set it (`otlp_variables`: those for our keys) · `triton_trace`: Triton's flag for it.
@@ -22,6 +23,7 @@ pub mod file;
 pub mod flags;
 pub mod key;
 pub mod layers;
+mod listen_address;
 pub mod otlp;
 mod otlp_variables;
 pub mod rates;
@@ -41,6 +43,7 @@ pub use by_memory::HostMemory;
 pub use file::{Connections, Drain, Grpc, ServerLimits};
 pub use flags::{GivenFlags, args};
 pub use layers::Origin;
+pub use listen_address::ListenAddress;
 pub use otlp::{ExportPace, OtlpSettings};
 pub use reload::{Reloaded, reload};
 pub use settings::{HostInfo, Settings, config_path, load};

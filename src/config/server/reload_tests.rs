@@ -28,7 +28,6 @@ fn pending(reloaded: &Reloaded) -> Vec<(&str, &str)> {
 /// A line that sets a key to a value that is neither its default nor refused beside the other defaults.
 fn line(key: &Key) -> String {
     let value = match (key.path, key.kind) {
-        ("http.address" | "grpc.address" | "metrics.address" | "admin.address", _) => "\"127.0.0.9\"",
         ("http.restricted_api" | "grpc.restricted_protocol", _) => "[\"trace:k=v\"]",
         ("state.url", _) => "\"redis://cache/1\"",
         ("auth.restricted", _) => "[\"trace\"]",
@@ -48,6 +47,7 @@ fn line(key: &Key) -> String {
         (_, ValueKind::Texts | ValueKind::Paths | ValueKind::Restrictions) => "[\"/x\"]",
         (_, ValueKind::Span) => "\"7s\"",
         (_, ValueKind::Size) => "\"7MiB\"",
+        (_, ValueKind::Address) => "\"127.0.0.9\"",
         (_, ValueKind::Choice(choices)) => {
             let default = key.default();
             let other = choices.iter().find(|word| default.as_ref().and_then(|d| d.as_str()) != Some(word));

@@ -1,7 +1,6 @@
 //! Checks the merged layers and converts them to the server's own types.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::access::{ClientAuth, KeyedGroups, RestrictedGroups, Restrictions, WireProtocol};
@@ -141,9 +140,8 @@ fn auth(file: &ServerFile, layers: &Layers) -> Result<Option<ClientAuth>, Fault>
 
 /// The shared memory that clients may register. By default it is allowed only if all listeners are on local addresses.
 fn shared_memory(file: &ServerFile) -> SharedMemory {
-    let is_local = |address: &str| address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    let http = !file.http.enabled || is_local(&file.http.address);
-    let grpc = !file.grpc.enabled || is_local(&file.grpc.address);
+    let http = !file.http.enabled || file.http.address.is_local();
+    let grpc = !file.grpc.enabled || file.grpc.address.is_local();
     match file.shared_memory.allow {
         Some(AllowSharedMemory::On) => SharedMemory::On,
         Some(AllowSharedMemory::Prefix) => SharedMemory::Prefix(file.shared_memory.prefix.clone()),

@@ -34,7 +34,7 @@ fn flags_are_over_variables_over_the_file_over_defaults() {
         &["--grpc-port", "9201", "--model-control-mode", "explicit", "--exit-timeout-secs", "7"],
     )
     .unwrap();
-    assert_eq!((settings.http.port, settings.http.address.as_str()), (9100, "127.0.0.1"));
+    assert_eq!((settings.http.port, settings.http.address.to_string()), (9100, "127.0.0.1".to_owned()));
     assert_eq!((settings.grpc.port, settings.metrics.port), (9201, 8002));
     assert_eq!(settings.model.repository, [Path::new("/a"), Path::new("/b")]);
     assert_eq!(
@@ -114,7 +114,7 @@ fn an_open_admin_needs_keys_or_client_certificates() {
     let message = "--admin-address: admin on 0.0.0.0:8003 without keys or client certificates would let anyone load code. \
         Set admin.keys_file, tls.client_ca, or admin.address = \"127.0.0.1\".";
     assert_eq!(settings("", &[], &open).unwrap_err(), [message]);
-    let with = |more: &[&str]| settings("", &[], &[&open[..], more].concat()).map(|s| s.admin.address);
+    let with = |more: &[&str]| settings("", &[], &[&open[..], more].concat()).map(|s| s.admin.address.to_string());
     assert_eq!(with(&["--admin-keys-file", "k"]), Ok("0.0.0.0".to_owned()));
     let mutual = ["--tls-cert", "c", "--tls-key", "k", "--tls-client-ca", "a"];
     assert_eq!(with(&mutual), Ok("0.0.0.0".to_owned()));
