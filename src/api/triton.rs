@@ -104,8 +104,10 @@ fn not_served(what: &NotServed) -> (Code, String) {
             (Code::NotFound, format!("Request for unknown model: '{model}' version {version} is not found"))
         }
         NotServed::NoVersion { model, why } => {
+            // Triton has NOT_FOUND here. A model that is being loaded is worth a retry, which clients do by the code.
+            let code = if *why == NoVersionReason::Loading { Code::Unavailable } else { Code::NotFound };
             let why = no_version(*why);
-            (Code::NotFound, format!("Request for unknown model: '{model}' has no available versions ({why})"))
+            (code, format!("Request for unknown model: '{model}' has no available versions ({why})"))
         }
         NotServed::NotReady { model, version } => {
             let why = no_version(NoVersionReason::Loading);

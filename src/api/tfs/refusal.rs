@@ -50,13 +50,13 @@ fn not_served(what: &NotServed) -> (Code, String) {
         NotServed::UnknownVersion { .. } | NotServed::BadVersion { .. } | NotServed::NegativeVersion { .. } => {
             (Code::NotFound, UNKNOWN_VERSION.to_owned())
         }
+        NotServed::NotReady { .. } | NotServed::NoVersion { why: NoVersionReason::Loading, .. } => {
+            let why = no_version(NoVersionReason::Loading);
+            (Code::Unavailable, format!("Model with requested version is not loaded yet ({why})"))
+        }
         NotServed::NoVersion { model, why } => {
             let why = no_version(*why);
             (Code::NotFound, format!("{UNKNOWN_MODEL} (model '{model}' has no version that is ready: {why})"))
-        }
-        NotServed::NotReady { .. } => {
-            let why = no_version(NoVersionReason::Loading);
-            (Code::Unavailable, format!("Model with requested version is not loaded yet ({why})"))
         }
     }
 }

@@ -10,7 +10,7 @@ use sequor_core::{EndReason, Id};
 use crate::backend::Backend;
 use crate::config::model::draft;
 use crate::config::server::file::ControlMode;
-use crate::error::{Failure, LoadError, NotServed};
+use crate::error::{Failure, LoadError, NoVersionReason, NotServed};
 use crate::initializing::{Initializer, InitializerRegistry};
 use crate::model::catalog::{self, Catalog, IndexRow, ModelHandle, ModelStatus, VersionOverview};
 use crate::model::decide::Deciders;
@@ -158,7 +158,13 @@ impl Repository {
 
     /// Finds a model. `version` is as the client wrote it; if it is empty, the server chooses.
     pub fn find(&self, model: &str, version: &str) -> Result<ModelHandle, Failure> {
-        self.0.catalog.find(model, version)
+        self.0.catalog.find(model, version).map_err(|failure| match failure {
+            // Which models there are is not known before the folders have been read.
+            Failure::NotServed(
+                NotServed::UnknownModel { model } | NotServed::NoVersion { model, why: NoVersionReason::Unloaded },
+            ) if self.is_loading() => Failure::NotServed(NotServed::NoVersion { model, why: NoVersionReason::Loading }),
+            failure => failure,
+        })
     }
 
     /// Admits a request: checks it and adds it to its queue. Requests submitted one after the other keep that order.

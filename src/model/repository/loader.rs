@@ -107,8 +107,11 @@ impl ModelLoader {
         Ok(())
     }
 
-    /// Loads these models, as many at once as there are cores.
+    /// Loads these models, as many at once as there are cores. A client of one that waits for its turn may try again.
     pub(super) fn load_each(&self, directories: &[PathBuf]) {
+        for directory in directories {
+            self.catalog.edit(&name_of(directory), |entry| (entry.wanted, entry.loading) = (true, true));
+        }
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let next = AtomicUsize::new(0);
         let work = || {
@@ -127,9 +130,8 @@ impl ModelLoader {
 
     /// Loads the model in this directory. The server is not ready without it.
     pub(super) fn load(&self, directory: &Path) {
-        let name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         // The catalog keeps the faults.
-        let _ = self.load_model(LoadRequest { wanted: true, ..LoadRequest::new(&name, directory, None) });
+        let _ = self.load_model(LoadRequest { wanted: true, ..LoadRequest::new(&name_of(directory), directory, None) });
     }
 
     /// Loads a model, or its versions that have changed. If that fails, the present loads continue to serve.
@@ -322,4 +324,9 @@ impl ModelLoader {
         }
         model
     }
+}
+
+/// The name of the model in this directory.
+fn name_of(directory: &Path) -> String {
+    directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

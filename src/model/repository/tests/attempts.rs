@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::ScopedJoinHandle;
+use std::thread::{self, ScopedJoinHandle};
 
 use parking_lot::{Condvar, Mutex};
 use sequor_core::Shape;
 
 use crate::backend::mock::MockBackend;
 use crate::config::server::file::ControlMode;
+use crate::error::{Failure, NoVersionReason, NotServed};
 use crate::model::repository::{Repository, RepositoryControl, RepositoryOptions};
 use crate::model::tests::Fixture;
 use crate::telemetry::Metrics;
@@ -79,7 +80,7 @@ fn the_folder_of_the_upload_that_serves_stays() {
     let fixture = Fixture::empty(u64::MAX);
     explicit(&fixture);
     for round in 0..50 {
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for client in 0..4 {
                 let program = format!("accumulate INT32 plus={}", round * 4 + client);
                 let fixture = &fixture;
@@ -129,7 +130,7 @@ impl StoppedLoads {
         let repository = &self.fixture.repository;
         self.runs.0.lock().0 = true;
         let before = self.count();
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let first = scope.spawn(|| repository.0.loader.reload("sum").unwrap());
             let mut state = self.runs.0.lock();
             while state.1 == before {
@@ -138,7 +139,7 @@ impl StoppedLoads {
             drop(state);
             let second = scope.spawn(|| late(repository));
             while !second.is_finished() && !self.waits_for_its_gate() {
-                std::thread::yield_now();
+                thread::yield_now();
             }
             self.runs.0.lock().0 = false;
             self.runs.1.notify_all();
@@ -176,4 +177,51 @@ fn a_look_at_the_files_during_a_reload_keeps_the_configuration_that_a_client_sen
     });
     assert_eq!(loads.config().as_deref(), Some(WARMED));
     assert_eq!(loads.count(), 2);
+}
+
+/// Whether the refusal of a request for a model asks to try again.
+fn is_loading(repository: &Repository, name: &str) -> bool {
+    let loading = NotServed::NoVersion { model: name.to_owned(), why: NoVersionReason::Loading };
+    matches!(repository.find(name, ""), Err(Failure::NotServed(why)) if why == loading)
+}
+
+#[test]
+fn a_model_that_waits_for_its_turn_to_load_says_that_it_is_being_loaded() {
+    let loads = StoppedLoads::new();
+    let (repository, folder) = (&loads.fixture.repository, tempfile::tempdir().unwrap());
+    let names: Vec<_> = (0..=thread::available_parallelism().unwrap().get()).map(|n| format!("model{n}")).collect();
+    for name in &names {
+        let version = folder.path().join(name).join("1");
+        fs_err::create_dir_all(&version).unwrap();
+        fs_err::write(version.join("model.onnx"), "identity INT32").unwrap();
+        let config = "backend: 'onnxruntime' max_batch_size: 4
+            input { name: 'INPUT' data_type: TYPE_INT32 dims: 1 } output { name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 }
+            model_warmup { name: 'sent' batch_size: 1 inputs { key: 'INPUT'
+                value { data_type: TYPE_INT32 dims: 1 zero_data: true } } }";
+        fs_err::write(folder.path().join(name).join("config.pbtxt"), config).unwrap();
+    }
+    loads.runs.0.lock().0 = true;
+    let before = loads.count();
+    thread::scope(|scope| {
+        let loading = scope.spawn(|| repository.load_all(folder.path()).unwrap());
+        let mut state = loads.runs.0.lock();
+        while state.1 == before {
+            loads.runs.1.wait(&mut state);
+        }
+        drop(state);
+        assert!(names.iter().all(|name| is_loading(repository, name)));
+        loads.runs.0.lock().0 = false;
+        loads.runs.1.notify_all();
+        loading.join().unwrap();
+    });
+    assert!(names.iter().all(|name| repository.find(name, "").is_ok()));
+}
+
+#[test]
+fn no_model_is_unknown_before_the_folders_have_been_read() {
+    let repository = Repository::empty();
+    let loading = repository.loading();
+    assert!(is_loading(&repository, "nope"));
+    drop(loading);
+    assert!(!is_loading(&repository, "nope"));
 }
