@@ -108,7 +108,8 @@ impl Admin {
         // Without plug-ins the list is empty.
         let plugins = self.list().await.unwrap_or_default();
         let store = self.api().repository().store().and_then(SequenceStore::warning);
-        let of_models = models.iter().flat_map(of_model).chain(plugins.iter().flat_map(of_plugin));
+        let of_models =
+            models.iter().flat_map(|version| of_version(version, &models)).chain(plugins.iter().flat_map(of_plugin));
         let warnings = store.into_iter().chain(of_models).collect();
         let changes = self.changes().last();
         let refused = self.api().metrics().refused();
@@ -203,10 +204,14 @@ fn resident() -> Option<u64> {
 
 // === warnings ===
 
-fn of_model(of: &VersionStatus) -> Vec<String> {
+fn of_version(of: &VersionStatus, all: &[VersionStatus]) -> Vec<String> {
     let VersionStatus { model, version, state, reason, slots, slots_used, backlog, .. } = of;
     if *state == "UNAVAILABLE" && reason != "unloaded" {
-        return vec![format!("{model}: not served: {reason}")];
+        let serves = all.iter().find(|other| other.model == *model && other.state == "READY").and_then(|of| of.version);
+        return vec![match version.zip(serves) {
+            Some((failed, serves)) => format!("{model}: version {failed} is not served, version {serves} is: {reason}"),
+            None => format!("{model}: not served: {reason}"),
+        }];
     }
     let before = version.map(|version| format!("version {version} of before")).unwrap_or_default();
     let failed = reason.strip_prefix("reload failed: ").filter(|_| *state == "READY");
@@ -241,15 +246,18 @@ mod tests {
 
     #[test]
     fn a_failed_reload_and_a_refused_model_are_warnings() {
-        let of = |state: &'static str, reason: &str| {
+        let status = |number: u64, state: &'static str, reason: &str| {
             let (model, reason) = ("gru".to_owned(), reason.to_owned());
-            let index = IndexRow { model, version: Some(1), state, reason };
+            let index = IndexRow { model, version: Some(number), state, reason };
             let (ready, usage, state_bytes, counted) = (None, Usage::default(), 0, None);
-            of_model(&version(VersionOverview { index, ready, usage, state_bytes, counted }, &Since::default()))
+            version(VersionOverview { index, ready, usage, state_bytes, counted }, &Since::default())
         };
+        let of = |state: &'static str, reason: &str| of_version(&status(1, state, reason), &[]);
         let failed = ["gru: reload failed, version 1 of before serves: no file".to_owned()];
         assert_eq!(of("READY", "reload failed: no file"), failed);
         assert_eq!(of("UNAVAILABLE", "no file"), ["gru: not served: no file".to_owned()]);
         assert!(of("UNAVAILABLE", "unloaded").is_empty() && of("READY", "").is_empty());
+        let both = [status(2, "READY", ""), status(3, "UNAVAILABLE", "no file")];
+        assert_eq!(of_version(&both[1], &both), ["gru: version 3 is not served, version 2 is: no file".to_owned()]);
     }
 }

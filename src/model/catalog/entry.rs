@@ -140,6 +140,15 @@ impl CatalogEntry {
         self.tried_members.clear();
     }
 
+    /// Stops taking requests until the member is loaded again.
+    pub(in crate::model) fn lose_member(&mut self, member: &str) {
+        let (members, tried) = (self.served_members(), self.tried.clone());
+        self.close();
+        (self.tried_members, self.tried) = (members.into_iter().collect(), tried);
+        self.faults =
+            vec![LoadError::Runtime(format!("unloaded with its member '{member}'; it is loaded once '{member}' is"))];
+    }
+
     /// Why none of its versions takes requests.
     pub(super) fn no_version_reason(&self) -> NoVersionReason {
         if self.loading {

@@ -42,9 +42,12 @@ impl ModelLoader {
 
     /// Loads the ensembles with this member that could not be loaded before, from the same files.
     pub(super) fn retry_ensembles(&self, member: &str) {
+        let open = self.catalog.collect(|name, entry| entry.open.then(|| name.clone()));
         let failed = |name: &String, entry: &CatalogEntry| {
             let is_failed = !entry.open && !entry.loading && !entry.faults.is_empty();
-            let has_it = entry.tried_members.iter().any(|of| of == member);
+            let members = &entry.tried_members;
+            // A member that an operator has unloaded does not come back with another one.
+            let has_it = members.iter().any(|of| of == member) && members.iter().all(|of| open.contains(of));
             let config = entry.tried.as_ref().and_then(Fingerprint::config).map(str::to_owned);
             (is_failed && has_it).then(|| (name.clone(), ModelSource { directory: entry.directory.clone(), config }))
         };

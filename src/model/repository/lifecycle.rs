@@ -73,6 +73,7 @@ impl ModelLifecycle {
         };
         let directory = control.locate(model).ok_or_else(absent)?;
         self.loader.load_model(LoadRequest::new(model, &directory, config)).map_err(|faults| {
+            self.log_faults(model, &faults);
             let why = faults.iter().map(LoadError::load_reason).collect();
             Failure::Control(error::ControlFailure::Failed { model: model.to_owned(), why })
         })
@@ -178,28 +179,31 @@ impl ModelLifecycle {
     /// Takes a model out of service at once, and the ensembles that cannot run without it: their sequences end, and running requests are
     /// answered.
     fn unload(&self, name: &str) {
-        let (mut waiting, mut seen) = (vec![name.to_owned()], BTreeSet::from([name.to_owned()]));
-        while let Some(next) = waiting.pop() {
-            self.unload_one(&next);
+        let (mut waiting, mut seen) = (vec![(name.to_owned(), None)], BTreeSet::from([name.to_owned()]));
+        while let Some((next, member)) = waiting.pop() {
+            self.unload_one(&next, member.as_deref());
             let needs_it = |ensemble: &String, entry: &CatalogEntry| {
                 entry.served_members().contains(&next).then(|| ensemble.clone())
             };
             for ensemble in self.catalog.collect(needs_it) {
                 if seen.insert(ensemble.clone()) {
                     tracing::warn!(model = ensemble, member = next, "unloaded with its member");
-                    waiting.push(ensemble);
+                    waiting.push((ensemble, Some(next.clone())));
                 }
             }
         }
     }
 
-    /// Takes a model out of service. Its loads stay until no ensemble needs them.
-    fn unload_one(&self, name: &str) {
+    /// Takes a model out of service. Its loads stay until no ensemble needs them. An ensemble that loses a member is loaded again with it.
+    fn unload_one(&self, name: &str, lost_member: Option<&str>) {
         let Some(gate) = self.catalog.look(name, |entry| Arc::clone(&entry.gate)) else { return };
         let _held = gate.lock();
         let (was_served, model, uploaded) = self.catalog.edit(name, |entry| {
             let was_served = entry.open;
-            entry.close();
+            match lost_member {
+                Some(member) => entry.lose_member(member),
+                None => entry.close(),
+            }
             (was_served, entry.model.clone(), entry.uploaded.take())
         });
         drop(uploaded);
@@ -342,13 +346,18 @@ impl ModelLifecycle {
         }
         let request = LoadRequest { wanted: true, ..LoadRequest::new(&name, path, config) };
         if let Err(faults) = self.loader.load_model(request) {
-            let serves = self.catalog.look(&name, |entry| entry.open).unwrap_or_default();
-            for fault in faults {
-                if serves {
-                    tracing::error!(model = name, why = %fault, "reload failed; what was loaded before goes on serving");
-                } else {
-                    tracing::error!(model = name, "{fault}");
-                }
+            self.log_faults(&name, &faults);
+        }
+    }
+
+    /// Logs why a load failed.
+    fn log_faults(&self, name: &str, faults: &[LoadError]) {
+        let serves = self.catalog.look(name, |entry| entry.open).unwrap_or_default();
+        for fault in faults {
+            if serves {
+                tracing::error!(model = name, why = %fault, "reload failed; what was loaded before goes on serving");
+            } else {
+                tracing::error!(model = name, "{fault}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::ensembles::{EnsembleRig, LONG, accumulator, both_ways, ensemble};
 use crate::config::server::file::ControlMode;
-use crate::error::{ControlFailure, Failure};
+use crate::error::{ControlFailure, Failure, NoVersionReason, NotServed};
 use crate::model::*;
 
 /// Lets clients load models of this rig.
@@ -62,6 +62,31 @@ fn a_member_that_changes_with_its_ensembles_takes_them_along() {
     assert_eq!(load(&rig, "b"), [""; 0]);
     let metadata = rig.repository.find("ab", "").unwrap().metadata();
     assert_eq!(metadata.inputs[0].dims.to_string(), "[-1,2]");
+}
+
+#[test]
+fn an_ensemble_that_was_unloaded_with_a_member_is_loaded_with_it() {
+    let rig = explicit(EnsembleRig::both_ways(4));
+    let ready = |model: &str| rig.repository.find(model, "").is_ok();
+    let served = || ["ab", "ba", "a", "b"].map(ready);
+    rig.repository.unload_by_request("a", false).unwrap();
+    assert_eq!(served(), [false, false, false, true]);
+    let why = NotServed::NoVersion { model: "ab".to_owned(), why: NoVersionReason::Failed };
+    assert!(
+        matches!(rig.repository.find("ab", ""), Err(Failure::NotServed(of)) if of == why),
+        "the index has the reason"
+    );
+    // An operator unloads one of them; it stays unloaded.
+    rig.repository.unload_by_request("ba", false).unwrap();
+    assert_eq!(load(&rig, "a"), [""; 0]);
+    assert_eq!(served(), [true, false, true, true]);
+    // A member that an operator has unloaded stays unloaded, too.
+    rig.repository.unload_by_request("a", false).unwrap();
+    rig.repository.unload_by_request("b", false).unwrap();
+    assert_eq!(load(&rig, "a"), [""; 0]);
+    assert_eq!(served(), [false, false, true, false]);
+    assert_eq!(load(&rig, "b"), [""; 0]);
+    assert_eq!(served(), [true, false, true, true]);
 }
 
 #[test]
