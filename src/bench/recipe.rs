@@ -9,8 +9,12 @@ use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_config::SchedulingChoice;
 use sequor_proto::model_infer_request::InferInputTensor;
 use sequor_proto::model_metadata_response::TensorMetadata;
+use sequor_proto::model_sequence_batching::Control;
+use sequor_proto::model_sequence_batching::control::Kind;
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
-use sequor_proto::{InferParameter, ModelConfigRequest, ModelInferRequest, ModelMetadataRequest};
+use sequor_proto::{
+    self as proto, InferParameter, ModelConfig, ModelConfigRequest, ModelInferRequest, ModelMetadataRequest,
+};
 use tonic::transport::Channel;
 
 use super::BenchError;
@@ -46,6 +50,7 @@ pub struct Wanted {
 #[derive(Debug, Clone)]
 pub struct Recipe {
     pub model: String,
+    ids: SequenceIds,
     inputs: Vec<InferInputTensor>,
     pub(super) variants: Vec<Variant>,
     /// The shortest and the longest sequence; `None` for requests without a sequence.
@@ -96,14 +101,12 @@ impl Recipe {
         let metadata = metadata.await.map_err(refused)?.into_inner();
         // If a server does not report whether its model takes sequences, it gets sequences, as requested.
         let config = client.model_config(ClientKey::shown(key, ModelConfigRequest { name, version })).await.ok();
-        let stateless = config
-            .and_then(|c| c.into_inner().config)
-            .is_some_and(|config| !matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))));
-        Recipe::new(&metadata.inputs, stateless, wanted)
+        let ids = config.and_then(|c| c.into_inner().config).map_or(SequenceIds::Numbers, |config| ids_of(&config));
+        Recipe::new(&metadata.inputs, ids, wanted)
     }
 
     /// Builds a recipe for a model with these inputs.
-    pub fn new(inputs: &[TensorMetadata], stateless: bool, wanted: &Wanted) -> Result<Recipe, BenchError> {
+    pub(super) fn new(inputs: &[TensorMetadata], ids: SequenceIds, wanted: &Wanted) -> Result<Recipe, BenchError> {
         if let Some(name) = wanted.shapes.keys().find(|name| !inputs.iter().any(|i| i.name == **name)) {
             return Err(BenchError::Unfit(format!("model '{}' has no input '{name}' to give a shape", wanted.model)));
         }
@@ -115,12 +118,12 @@ impl Recipe {
             let data = tensors.iter().map(|t| fill(t, wanted.data, adds, &mut random)).collect::<Result<_, _>>()?;
             variants.push(Variant { data, adds });
         }
-        let lengths = (!stateless && wanted.sequence_length > 0).then(|| {
+        let lengths = (ids != SequenceIds::None && wanted.sequence_length > 0).then(|| {
             let spread = wanted.sequence_length.saturating_mul(wanted.variation.min(100)) / 100;
             ((wanted.sequence_length - spread).max(1), wanted.sequence_length.saturating_add(spread))
         });
         let (model, check_sums) = (wanted.model.clone(), wanted.check_sums);
-        Ok(Recipe { model, inputs: tensors, variants, lengths, check_sums })
+        Ok(Recipe { model, ids, inputs: tensors, variants, lengths, check_sums })
     }
 
     /// The same requests without the check of sums.
@@ -133,7 +136,7 @@ impl Recipe {
         ModelInferRequest {
             model_name: self.model.clone(),
             id: mark,
-            parameters: place.map(parameters).unwrap_or_default(),
+            parameters: place.map(|place| parameters(place, self.ids)).unwrap_or_default(),
             inputs: self.inputs.clone(),
             raw_input_contents: variant.data.clone(),
             ..ModelInferRequest::default()
@@ -141,10 +144,36 @@ impl Recipe {
     }
 }
 
-fn parameters(place: StepOfSequence) -> BTreeMap<String, InferParameter> {
+/// How a model knows its sequences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SequenceIds {
+    /// It has none.
+    None,
+    Numbers,
+    Texts,
+}
+
+fn ids_of(config: &ModelConfig) -> SequenceIds {
+    let Some(SchedulingChoice::SequenceBatching(sequence)) = &config.scheduling_choice else {
+        return SequenceIds::None;
+    };
+    let is_text = |control: &Control| {
+        control.kind() == Kind::ControlSequenceCorrid && control.data_type() == proto::DataType::TypeString
+    };
+    match sequence.control_input.iter().flat_map(|input| &input.control).any(is_text) {
+        true => SequenceIds::Texts,
+        false => SequenceIds::Numbers,
+    }
+}
+
+fn parameters(place: StepOfSequence, ids: SequenceIds) -> BTreeMap<String, InferParameter> {
     let of = |choice| InferParameter { parameter_choice: Some(choice) };
+    let id = match ids {
+        SequenceIds::Texts => ParameterChoice::StringParam(place.sequence.to_string()),
+        SequenceIds::Numbers | SequenceIds::None => ParameterChoice::Int64Param(place.sequence),
+    };
     BTreeMap::from([
-        ("sequence_id".to_owned(), of(ParameterChoice::Int64Param(place.sequence))),
+        ("sequence_id".to_owned(), of(id)),
         ("sequence_start".to_owned(), of(ParameterChoice::BoolParam(place.start))),
         ("sequence_end".to_owned(), of(ParameterChoice::BoolParam(place.end))),
     ])
@@ -215,6 +244,9 @@ pub(super) fn holds(datatype: &str, data: &[u8], sum: i64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sequor_proto::ModelSequenceBatching;
+    use sequor_proto::model_sequence_batching::ControlInput;
+
     use super::*;
 
     fn wanted(data: Data) -> Wanted {
@@ -228,22 +260,45 @@ mod tests {
 
     #[test]
     fn an_open_first_dimension_is_one_row_and_other_open_dimensions_must_be_set() {
-        let recipe = Recipe::new(&[input("FP32", &[-1, 3])], false, &wanted(Data::Zeros)).expect("a recipe");
+        let recipe =
+            Recipe::new(&[input("FP32", &[-1, 3])], SequenceIds::Numbers, &wanted(Data::Zeros)).expect("a recipe");
         let message = recipe.message(&recipe.variants[0], None, String::new());
         assert_eq!((&message.inputs[0].shape, message.raw_input_contents[0].len()), (&vec![1, 3], 12));
         assert_eq!(recipe.lengths, Some((16, 24)));
         let open = [input("FP32", &[-1, -1, 80])];
-        let error = Recipe::new(&open, false, &wanted(Data::Zeros)).expect_err("open").to_string();
+        let error = Recipe::new(&open, SequenceIds::Numbers, &wanted(Data::Zeros)).expect_err("open").to_string();
         assert!(error.contains("[-1,-1,80]") && error.contains("--shape x:1,"), "{error}");
         let shapes = BTreeMap::from([("x".to_owned(), vec![1, 4, 80])]);
-        assert!(Recipe::new(&open, false, &Wanted { shapes, ..wanted(Data::Zeros) }).is_ok());
+        assert!(Recipe::new(&open, SequenceIds::Numbers, &Wanted { shapes, ..wanted(Data::Zeros) }).is_ok());
+    }
+
+    #[test]
+    fn a_model_with_a_text_control_gets_text_ids() {
+        let control = |data_type: proto::DataType| Control {
+            kind: Kind::ControlSequenceCorrid.into(),
+            data_type: data_type.into(),
+            ..Control::default()
+        };
+        let config = |data_type| {
+            let input = ControlInput { control: vec![control(data_type)], ..ControlInput::default() };
+            let sequence = ModelSequenceBatching { control_input: vec![input], ..ModelSequenceBatching::default() };
+            let scheduling_choice = Some(SchedulingChoice::SequenceBatching(sequence));
+            ModelConfig { scheduling_choice, ..ModelConfig::default() }
+        };
+        assert_eq!(ids_of(&ModelConfig::default()), SequenceIds::None);
+        assert_eq!(ids_of(&config(proto::DataType::TypeUint64)), SequenceIds::Numbers);
+        assert_eq!(ids_of(&config(proto::DataType::TypeString)), SequenceIds::Texts);
+        let place = StepOfSequence { sequence: 7, start: true, end: false };
+        let id = parameters(place, SequenceIds::Texts).remove("sequence_id").and_then(|id| id.parameter_choice);
+        assert_eq!(id, Some(ParameterChoice::StringParam("7".to_owned())));
     }
 
     #[test]
     fn every_type_has_data_of_its_size_and_sums_are_recognised() {
         for dtype in DataType::ALL {
             for data in [Data::Zeros, Data::Random, Data::Whole] {
-                let recipe = Recipe::new(&[input(dtype.name(), &[1, 5])], true, &wanted(data)).expect("a recipe");
+                let recipe =
+                    Recipe::new(&[input(dtype.name(), &[1, 5])], SequenceIds::None, &wanted(data)).expect("a recipe");
                 let len = recipe.variants[3].data[0].len();
                 assert_eq!(len, 5 * dtype.size().unwrap_or(5), "{dtype}");
             }

@@ -112,7 +112,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::bench::recipe::{Data, Wanted};
+    use crate::bench::recipe::{Data, SequenceIds, Wanted};
     use sequor_proto::infer_parameter::ParameterChoice;
     use sequor_proto::model_infer_response::InferOutputTensor;
     use sequor_proto::model_metadata_response::TensorMetadata;
@@ -122,7 +122,7 @@ mod tests {
         let (model, shapes) = ("m".to_owned(), BTreeMap::new());
         let (data, variation, check_sums, seed) = (Data::Whole, 20, true, 1);
         let wanted = Wanted { model, data, shapes, sequence_length, variation, check_sums, seed };
-        let recipe = Recipe::new(&[input], false, &wanted).expect("a recipe");
+        let recipe = Recipe::new(&[input], SequenceIds::Numbers, &wanted).expect("a recipe");
         RequestScript::new(&Arc::new(recipe), &Arc::new(Ids::new()), SplitMix64::new(1, 0))
     }
 

@@ -15,13 +15,14 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use self::finding::{CheckReport, Finding, ServableVersion};
-use super::folders::{is_model, refuse_object_store};
+use super::folders::refuse_object_store;
 use super::plugin::machine;
 use super::plugin::scheduler::check::tried;
 use super::{Failed, launch, settings, stdout, variable};
 use crate::author::trial::TrialOptions;
 use crate::backend::onnx::library::Library;
 use crate::config::fault::code;
+use crate::config::model::versions;
 use crate::config::server::file::ControlMode;
 use crate::config::server::{self, GivenFlags, Settings};
 use crate::config::units::human;
@@ -70,7 +71,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let mut report = CheckReport::new(has_settings);
     let paths: Vec<&PathBuf> = matches.get_many("repository").into_iter().flatten().collect();
     let roots = paths.iter().map(|path| root_of(path)).collect::<Result<Vec<_>, _>>()?;
-    let repositories: Vec<PathBuf> = roots.iter().filter(|root| !is_model(root)).cloned().collect();
+    let repositories: Vec<PathBuf> = roots.iter().filter(|root| !versions::is_model_directory(root)).cloned().collect();
     for root in &roots {
         check(root, &repositories, &library, &settings, &mut report)?;
     }
@@ -79,10 +80,18 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         _ => stdout::text(format_args!("{}", report.table()))?,
     }
     match report.errors() {
+        0 if report.models == 0 => Err(Failed::Configuration(format!(
+            "no model in {}: a model is a folder with config.pbtxt, or with a folder for each version (1, 2, ...)",
+            in_words(&paths)
+        ))),
         0 => Ok(()),
         1 => Err(Failed::Configuration("1 error".to_owned())),
         n => Err(Failed::Configuration(format!("{n} errors"))),
     }
+}
+
+fn in_words(paths: &[&PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 fn root_of(path: &Path) -> Result<PathBuf, Failed> {
@@ -104,7 +113,7 @@ fn check(
     report: &mut CheckReport,
 ) -> Result<(), Failed> {
     let failed = |e: std::io::Error| Failed::Configuration(format!("{}: {e}", root.display()));
-    if is_model(root) {
+    if versions::is_model_directory(root) {
         let base = root.parent().unwrap_or(root);
         return model(root, (base, &[]), library, settings, report);
     }
@@ -117,7 +126,7 @@ fn check(
     }
     folders.sort();
     for folder in folders {
-        if is_model(&folder) {
+        if versions::may_be_model(&folder) {
             model(&folder, (root, repositories), library, settings, report)?;
         } else {
             let what =

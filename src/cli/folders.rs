@@ -5,11 +5,6 @@ use std::path::Path;
 use super::Failed;
 use crate::config::model::versions;
 
-/// Whether `serve` treats a folder as a model.
-pub(super) fn is_model(path: &Path) -> bool {
-    path.join("config.pbtxt").is_file() || versions::versions_in(path).is_ok_and(|v| !v.is_empty())
-}
-
 /// Refuses the address of an object store, which is not a folder.
 pub(super) fn refuse_object_store(path: &Path) -> Result<(), Failed> {
     let text = path.to_string_lossy();
@@ -21,8 +16,9 @@ pub(super) fn refuse_object_store(path: &Path) -> Result<(), Failed> {
 
 /// Whether `serve` treats any folder in this one as a model.
 pub(super) fn holds_models(path: &Path) -> bool {
-    fs_err::read_dir(path)
-        .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_model(&entry.path()))))
+    fs_err::read_dir(path).is_ok_and(|mut entries| {
+        entries.any(|entry| entry.is_ok_and(|entry| versions::is_model_directory(&entry.path())))
+    })
 }
 
 #[cfg(test)]

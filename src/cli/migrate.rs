@@ -177,7 +177,7 @@ impl MigratedModel {
 
 /// Every model of the repository, in order of name. If the directory is a model, only that one.
 fn models(directory: &Path) -> std::io::Result<Vec<MigratedModel>> {
-    if is_model(directory) {
+    if versions::is_model_directory(directory) {
         let base = directory.parent().unwrap_or(directory);
         return Ok(vec![migrated(directory, base)]);
     }
@@ -186,11 +186,11 @@ fn models(directory: &Path) -> std::io::Result<Vec<MigratedModel>> {
         folders.push(entry?.path());
     }
     folders.sort();
-    Ok(folders.iter().filter(|folder| is_model(folder)).map(|folder| migrated(folder, directory)).collect())
-}
-
-fn is_model(path: &Path) -> bool {
-    path.join("config.pbtxt").is_file() || versions::versions_in(path).is_ok_and(|v| !v.is_empty())
+    Ok(folders
+        .iter()
+        .filter(|folder| versions::may_be_model(folder))
+        .map(|folder| migrated(folder, directory))
+        .collect())
 }
 
 fn migrated(folder: &Path, base: &Path) -> MigratedModel {

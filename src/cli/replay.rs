@@ -8,7 +8,9 @@ use sequor_core::{Dialect, Id};
 use serde::Serialize;
 
 use super::{Failed, launch, settings, stdout};
+use crate::api::triton;
 use crate::config::server::GivenFlags;
+use crate::error::Failure;
 use crate::model::{Availability, InferRequest, ModelHandle, NamedTensor, Repository, SequenceStep};
 use crate::state::{Capture, CapturedStep};
 use crate::telemetry::Metrics;
@@ -126,8 +128,8 @@ fn replay(repository: &Repository, folder: &Path, snapshot: &[u8], capture: &Cap
     Ok(replayed)
 }
 
-fn failed_step(step: &CapturedStep, error: &dyn std::fmt::Display) -> Failed {
-    Failed::Failed(format!("step {} is not answered: {error}", step.number))
+fn failed_step(step: &CapturedStep, failure: &Failure) -> Failed {
+    Failed::Failed(format!("step {} is not answered: {}", step.number, triton::status(failure).message))
 }
 
 /// Loads the captured version of the model from this directory.
@@ -144,7 +146,7 @@ fn served(repository: &Repository, folder: &Path, (model, version): (&str, &str)
             return Err(wrong(lines.join("\n")));
         }
     }
-    repository.find(model, version).map_err(|e| wrong(e.to_string()))
+    repository.find(model, version).map_err(|e| wrong(triton::status(&e).message))
 }
 
 fn request(step: &CapturedStep, id: &Id, (model, version): (&str, &str)) -> InferRequest {

@@ -9,6 +9,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::settings::{self, ProcessSettings};
 use super::{Failed, environment, folders, heaps, launch, plugin_host, report, variable};
+use crate::config::model::versions;
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
@@ -230,7 +231,7 @@ fn shortened_drain(drain: Drain) -> Option<String> {
 
 /// Refuses a model's own folder in place of a repository: Sequor would find no models in it.
 fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
-    let is_one_model = |folder: &&PathBuf| folders::is_model(folder) && !folders::holds_models(folder);
+    let is_one_model = |folder: &&PathBuf| versions::is_model_directory(folder) && !folders::holds_models(folder);
     let Some(folder) = repositories.iter().find(is_one_model) else { return Ok(()) };
     let above = fs_err::canonicalize(folder).ok().and_then(|path| path.parent().map(|path| path.display().to_string()));
     let (folder, above) = (folder.display(), above.unwrap_or_else(|| "..".to_owned()));

@@ -34,6 +34,18 @@ fn good_models_are_run() {
 }
 
 #[test]
+fn a_model_whose_sequences_have_text_ids_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("accumulate");
+    copy(&models().join("accumulate"), &model);
+    let config = fs::read_to_string(model.join("config.pbtxt")).unwrap();
+    assert!(config.contains("TYPE_UINT64"));
+    fs::write(model.join("config.pbtxt"), config.replace("TYPE_UINT64", "TYPE_STRING")).unwrap();
+    let (code, message) = check(&model);
+    assert_eq!((code, found(&message, "ok").len()), (Some(0), 1), "{message:#}");
+}
+
+#[test]
 fn check_finds_integer_outputs_equal_bit_for_bit() {
     let (code, message) = check(&models().join("accumulator_int32"));
     assert_eq!(code, Some(0));
@@ -74,6 +86,14 @@ fn check_reports_every_fault_of_every_model_with_its_place() {
     }
     assert_eq!(found(&json, "note")[0]["place"], "notes");
     assert_eq!(found(&json, "ok")[0]["place"], "accumulator_fp32");
+}
+
+#[test]
+fn a_folder_without_a_model_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = Call::sequor().arguments(["check"]).arguments([folder.path()]).end();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stderr.contains("no model in "), "{ended:?}");
 }
 
 #[test]

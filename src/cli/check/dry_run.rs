@@ -8,7 +8,8 @@ use sequor_core::DataType;
 use serde::Serialize;
 
 use super::rows::{self, RowCosts};
-use super::sample::{answer, sample, unequal, with_numbers};
+use super::sample::{Samples, answer, with_numbers};
+use crate::api::triton;
 use crate::model::repository::ReadyVersion;
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Repository, Tensor};
 use crate::telemetry::ModelMetrics;
@@ -83,8 +84,8 @@ pub(super) async fn run(
     version: &ReadyVersion,
     counts: &ModelMetrics,
 ) -> Result<Ran, String> {
-    let served = repository.find(name, &version.version.to_string()).map_err(|e| e.to_string())?;
-    let metadata = served.metadata();
+    let served = repository.find(name, &version.version.to_string()).map_err(|e| triton::status(&e).message)?;
+    let of = Samples { metadata: &served.metadata(), version, has_text_ids: served.needs_text_ids() };
     let most = served.config().max_batch_size;
     let samples = match u64::from(version.instances) {
         0 | 1 => 2,
@@ -92,7 +93,7 @@ pub(super) async fn run(
         n => (n * 2).min(64),
     };
     let samples = if version.slots == 0 { samples } else { samples.min(u64::from(version.slots)) };
-    let sample = |id: u64| sample(&metadata, version, id);
+    let sample = |id: u64| of.zeros(id);
     let mut alone = Vec::new();
     for id in 1..=samples {
         alone.push(answer(served.submit(sample(id)?)).await?);
@@ -111,7 +112,7 @@ pub(super) async fn run(
     };
     let padded = served.padded_inputs();
     let meets = !matches!(compared, Compared::NotDeterministic | Compared::NoBatches);
-    let unequal = |id: u64| unequal(&metadata, version, id, &padded);
+    let unequal = |id: u64| of.unequal(id, &padded);
     let mut padding = None;
     if meets && !padded.is_empty() {
         let mut alone = Vec::new();

@@ -6,69 +6,82 @@ use bytes::Bytes;
 use half::f16;
 use sequor_core::{DataType, Dialect, Dim, Id, Shape};
 
+use crate::api::triton;
 use crate::config::model::settings::Padding;
 use crate::error::Failure;
 use crate::model::repository::ReadyVersion;
-use crate::model::{InferAnswer, InferRequest, Metadata, NamedTensor, SequenceStep, Tensor};
+use crate::model::{InferAnswer, InferRequest, Metadata, NamedTensor, SequenceStep, Tensor, TensorMetadata};
 
 /// Maximum time of a sample. A longer sample counts as a hang.
 const HANGS: Duration = Duration::from_secs(120);
 
 pub(super) async fn answer(pending: Result<crate::model::Pending, Failure>) -> Result<InferAnswer, String> {
-    let pending = pending.map_err(|e| e.to_string())?;
-    match tokio::time::timeout(HANGS, pending).await {
-        Ok(answer) => answer.map_err(|e| e.to_string()),
+    let sentence = |failure: Failure| triton::status(&failure).message;
+    match tokio::time::timeout(HANGS, pending.map_err(sentence)?).await {
+        Ok(answer) => answer.map_err(sentence),
         Err(_) => Err(format!("no answer in {} s", HANGS.as_secs())),
     }
 }
 
-/// A request of zeros; open dimensions are 1. It is a sequence of one step if the model has sequences.
-pub(super) fn sample(metadata: &Metadata, version: &ReadyVersion, id: u64) -> Result<InferRequest, String> {
-    let inputs = metadata.inputs.iter().map(|input| {
-        let dims: Vec<u64> = input.dims.0.iter().map(|dim| if let Dim::Fixed(n) = dim { *n } else { 1 }).collect();
-        let shape = Shape::new(&dims);
-        let bytes = shape.elements().and_then(|n| usize::try_from(n).ok()?.checked_mul(input.dtype.zero_size()));
-        let bytes = bytes.filter(|bytes| *bytes <= 1 << 30);
-        let bytes = bytes.ok_or_else(|| format!("input \"{}\" is too large for a sample", input.name))?;
-        let tensor = Tensor { dtype: input.dtype, shape, data: Bytes::from(vec![0; bytes]) };
-        Ok(NamedTensor { name: input.name.clone(), tensor })
-    });
-    let in_sequence = version.slots > 0;
-    let sequence = SequenceStep { id: Id::Int(id), start: true, end: true, ..SequenceStep::default() };
-    Ok(InferRequest {
-        model: metadata.name.clone(),
-        version: version.version.to_string(),
-        id: String::new(),
-        sequence: if in_sequence { sequence } else { SequenceStep::default() },
-        priority: 0,
-        timeout: None,
-        inputs: inputs.collect::<Result<_, String>>()?,
-        outputs: Vec::new(),
-        parameters: Vec::new(),
-        dialect: Dialect::TRITON,
-    })
+/// Makes the samples of a version.
+#[derive(Debug)]
+pub(super) struct Samples<'a> {
+    pub(super) metadata: &'a Metadata,
+    pub(super) version: &'a ReadyVersion,
+    /// Whether the ids of sequences are texts.
+    pub(super) has_text_ids: bool,
 }
 
-/// A request whose padded inputs differ in length from those of its neighbour in a batch: short for odd ids, long for even ones. Their
-/// numbers are not zero, so that they differ from most padding.
-pub(super) fn unequal(
-    metadata: &Metadata,
-    version: &ReadyVersion,
-    id: u64,
-    padded: &[(usize, Padding)],
-) -> Result<InferRequest, String> {
-    let mut request = sample(metadata, version, id)?;
-    for (at, padding) in padded {
-        let Some(NamedTensor { tensor, .. }) = request.inputs.get_mut(*at) else { continue };
-        // The batch dimension comes before the padded dimension.
-        if let Some(dim) = tensor.shape.0.get_mut(padding.axis + 1) {
-            *dim = length(padding, id.is_multiple_of(2));
-        }
-        let elements = tensor.shape.elements().and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1 << 24);
-        let elements = elements.ok_or_else(|| "a padded input is too large for a sample".to_owned())?;
-        tensor.data = numbers(tensor.dtype, elements);
+impl Samples<'_> {
+    /// A request of zeros; open dimensions are 1. It is a sequence of one step if the model has sequences.
+    pub(super) fn zeros(&self, id: u64) -> Result<InferRequest, String> {
+        let Samples { metadata, version, .. } = *self;
+        Ok(InferRequest {
+            model: metadata.name.clone(),
+            version: version.version.to_string(),
+            id: String::new(),
+            sequence: if version.slots > 0 { self.sequence(id) } else { SequenceStep::default() },
+            priority: 0,
+            timeout: None,
+            inputs: metadata.inputs.iter().map(zeros_of).collect::<Result<_, String>>()?,
+            outputs: Vec::new(),
+            parameters: Vec::new(),
+            dialect: Dialect::TRITON,
+        })
     }
-    Ok(request)
+
+    fn sequence(&self, id: u64) -> SequenceStep {
+        let id = if self.has_text_ids { Id::from(id.to_string().as_str()) } else { Id::Int(id) };
+        SequenceStep { id, start: true, end: true, ..SequenceStep::default() }
+    }
+
+    /// A request whose padded inputs differ in length from those of its neighbour in a batch: short for odd ids, long for even ones. Their
+    /// numbers are not zero, so that they differ from most padding.
+    pub(super) fn unequal(&self, id: u64, padded: &[(usize, Padding)]) -> Result<InferRequest, String> {
+        let mut request = self.zeros(id)?;
+        for (at, padding) in padded {
+            let Some(NamedTensor { tensor, .. }) = request.inputs.get_mut(*at) else { continue };
+            // The batch dimension comes before the padded dimension.
+            if let Some(dim) = tensor.shape.0.get_mut(padding.axis + 1) {
+                *dim = length(padding, id.is_multiple_of(2));
+            }
+            let elements = tensor.shape.elements().and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1 << 24);
+            let elements = elements.ok_or_else(|| "a padded input is too large for a sample".to_owned())?;
+            tensor.data = numbers(tensor.dtype, elements);
+        }
+        Ok(request)
+    }
+}
+
+/// An input of zeros.
+fn zeros_of(input: &TensorMetadata) -> Result<NamedTensor, String> {
+    let dims: Vec<u64> = input.dims.0.iter().map(|dim| if let Dim::Fixed(n) = dim { *n } else { 1 }).collect();
+    let shape = Shape::new(&dims);
+    let bytes = shape.elements().and_then(|n| usize::try_from(n).ok()?.checked_mul(input.dtype.zero_size()));
+    let bytes = bytes.filter(|bytes| *bytes <= 1 << 30);
+    let bytes = bytes.ok_or_else(|| format!("input \"{}\" is too large for a sample", input.name))?;
+    let tensor = Tensor { dtype: input.dtype, shape, data: Bytes::from(vec![0; bytes]) };
+    Ok(NamedTensor { name: input.name.clone(), tensor })
 }
 
 /// Replaces zeros by other numbers in floating-point inputs. Integers may be indexes, so they stay.

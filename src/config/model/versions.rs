@@ -43,9 +43,36 @@ pub fn versions_in(model: &Path) -> io::Result<Vec<u64>> {
     Ok(versions)
 }
 
+/// Whether this is a directory with a configuration or with a version directory.
+pub fn is_model_directory(path: &Path) -> bool {
+    path.join("config.pbtxt").is_file() || versions_in(path).is_ok_and(|versions| !versions.is_empty())
+}
+
+/// Whether a directory of a repository is a model, as far as this process can see. A directory that it may not read counts, so that it is
+/// reported and not passed over.
+pub fn may_be_model(path: &Path) -> bool {
+    let is_locked = || std::fs::read_dir(path).is_err_and(|error| hides_a_model(path, &error));
+    is_model_directory(path) || is_locked()
+}
+
+/// Whether a model may be behind this error. Directories of the file system itself are none.
+fn hides_a_model(path: &Path, error: &io::Error) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    error.kind() == io::ErrorKind::PermissionDenied && name != "lost+found" && !name.starts_with('.')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_may_not_be_read_may_be_a_model() {
+        let hides = |name: &str, kind: io::ErrorKind| hides_a_model(&Path::new("/srv/models").join(name), &kind.into());
+        assert!(hides("gru", io::ErrorKind::PermissionDenied));
+        assert!(!hides("lost+found", io::ErrorKind::PermissionDenied));
+        assert!(!hides(".snapshot", io::ErrorKind::PermissionDenied));
+        assert!(!hides("notes.txt", io::ErrorKind::NotADirectory));
+    }
 
     #[test]
     fn only_canonical_positive_numbers_are_version_directories() {

@@ -12,18 +12,12 @@ pub(in crate::model) fn model_directories(directory: &Path) -> Result<Vec<PathBu
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if is_model_directory(&path) {
+        if versions::may_be_model(&path) {
             found.push(path);
         }
     }
     found.sort();
     Ok(found)
-}
-
-/// Whether this is a directory with a configuration or with a version directory.
-pub(in crate::model) fn is_model_directory(path: &Path) -> bool {
-    let has_version = || versions::versions_in(path).is_ok_and(|versions| !versions.is_empty());
-    path.is_dir() && (path.join("config.pbtxt").is_file() || has_version())
 }
 
 /// The directories of the model of this name, one for each repository that has it. A repository that is named twice counts once.
@@ -33,5 +27,5 @@ pub(in crate::model) fn directories_of(name: &str, repositories: &[PathBuf]) -> 
         seen.insert(fs_err::canonicalize(repository).unwrap_or_else(|_| repository.to_path_buf()))
     };
     let all = repositories.iter().filter(|repository| is_new(repository)).map(|repository| repository.join(name));
-    all.filter(|path| is_model_directory(path)).collect()
+    all.filter(|path| versions::may_be_model(path)).collect()
 }

@@ -27,7 +27,7 @@ pub use overview::{Counted, VersionOverview};
 pub use temporary_folder::{TemporaryFolder, remove_abandoned_folders};
 
 pub(in crate::model) use digest::model_digest;
-pub(in crate::model) use directories::{directories_of, is_model_directory, model_directories};
+pub(in crate::model) use directories::{directories_of, model_directories};
 pub(in crate::model) use entry::{CatalogEntry, ModelSource};
 pub(in crate::model) use fingerprint::Fingerprint;
 pub(in crate::model) use index::index;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sequor_core::{DataType, Id, Shape};
 use sequor_proto as proto;
 
-use crate::config::model::settings::{Input, Padding, RaggedInput, Scheduling};
+use crate::config::model::settings::{ControlKind, Input, Padding, RaggedInput, Scheduling};
 use crate::error::{Failure, Invalid, NotServed};
 use crate::model::load::{LoadedModel, Metadata};
 use crate::model::request::{InferRequest, SequenceStep, intake};
@@ -97,6 +97,12 @@ impl ModelHandle {
     /// Whether sequences with states of different lengths share its batches.
     pub fn pads_states(&self) -> bool {
         self.load.states.iter().any(|state| state.padding.is_some())
+    }
+
+    /// Whether sequences need a text as their id, because the model has an input for it.
+    pub fn needs_text_ids(&self) -> bool {
+        let Scheduling::Sequence(sequence) = &self.load.client.scheduling else { return false };
+        sequence.controls.iter().any(|control| control.kind == ControlKind::CorrelationId(DataType::Bytes))
     }
 
     /// Whether config.pbtxt declares that a request may have several answers. Sequor always sends one answer.

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::config::model::versions;
 use crate::config::server::file::ControlMode;
 use crate::error::{LoadError, SourceFault};
-use crate::model::catalog::{is_model_directory, model_directories};
+use crate::model::catalog::model_directories;
 
 /// The folders of models, and the control mode that decides when models are loaded.
 #[derive(Debug, Clone)]
@@ -24,7 +25,7 @@ impl RepositoryControl {
     /// The directory of this model. If several repositories have it, the loader refuses it.
     pub(super) fn locate(&self, model: &str) -> Option<PathBuf> {
         let there = || self.directories.iter().map(|directory| directory.join(model));
-        let found = there().find(|path| is_model_directory(path)).or_else(|| there().find(|path| path.is_dir()));
+        let found = there().find(|path| versions::may_be_model(path)).or_else(|| there().find(|path| path.is_dir()));
         found.filter(|_| is_model_name(model))
     }
 
