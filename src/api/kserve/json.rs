@@ -131,7 +131,7 @@ fn sequence_id(key: &str, value: &Value) -> Result<Id, DecodeError> {
         (_, Some(id)) => text_id(id),
         _ => {
             let text = format!("Unable to parse '{key}': attempt to access JSON non-string as string");
-            Err(DecodeError::malformed(text + " (it is a whole number from 0 on, or a text)"))
+            Err(DecodeError::malformed(text + " (it is a whole number from 1 to 2^64-1, or a text)"))
         }
     }
 }

@@ -85,6 +85,10 @@ macro_rules! seed {
 
 // === the body ===
 
+/// Parameters that other requests of the sequence depend on. Beside "parameters" they would be ignored like every unknown key, and the step
+/// would be one of no sequence.
+const OF_SEQUENCES: [&str; 4] = ["sequence_id", "sequence_start", "sequence_end", "sequence_step"];
+
 struct BodySeed<'c, 'l>(&'c mut Counts<'l>);
 
 seed!(BodySeed => InferBody<'de>);
@@ -104,6 +108,9 @@ impl<'de> Visitor<'de> for BodySeed<'_, '_> {
                 "parameters" => set(&mut parameters, "parameters", map.next_value_seed(ParametersSeed(self.0))?)?,
                 "inputs" => set(&mut inputs, "inputs", map.next_value_seed(InputsSeed(self.0))?)?,
                 "outputs" => set(&mut outputs, "outputs", map.next_value_seed(OutputsSeed(self.0))?)?,
+                misplaced if OF_SEQUENCES.contains(&misplaced) => {
+                    return Err(A::Error::custom(format_args!("\"{misplaced}\" belongs in \"parameters\"")));
+                }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }

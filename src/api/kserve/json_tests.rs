@@ -44,6 +44,15 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
+fn a_sequence_parameter_beside_the_parameters_is_refused() {
+    for misplaced in ["sequence_id", "sequence_start", "sequence_end", "sequence_step"] {
+        let message = refused(&format!(r#"{{"inputs":[{INPUT}],"{misplaced}":1}}"#));
+        assert!(message.contains(&format!("\"{misplaced}\" belongs in \"parameters\"")), "{message}");
+    }
+    assert!(read(&format!(r#"{{"inputs":[{INPUT}],"note":1}}"#)).is_ok(), "other unknown keys are ignored");
+}
+
+#[test]
 fn a_body_becomes_a_request() {
     let parameters = r#""sequence_id":7,"sequence_start":true,"sequence_step":3,"sequence_from":"seven","sequence_idle_us":2000000,"priority":2,"timeout":1500,"tenant":"gold","x":-1.5"#;
     let (request, binary) = read(&body(parameters)).expect("a request");
@@ -79,7 +88,7 @@ fn ids_are_numbers_or_texts() {
     assert_eq!(id("\"77\""), Ok(Id::Str("77".into())));
     assert_eq!(id("0"), Ok(Id::None));
     let said = "Unable to parse 'sequence_id': attempt to access JSON non-string as string \
-                (it is a whole number from 0 on, or a text)";
+                (it is a whole number from 1 to 2^64-1, or a text)";
     for wrong in ["-1", "1.5", "true", "null"] {
         assert_eq!(id(wrong).expect_err("refused").message, said);
     }
