@@ -16,6 +16,8 @@ pub const LOCAL: &str = ".sequor/lib";
 pub const LOCAL_GPU: &str = ".sequor/lib-gpu";
 /// ONNX Runtime's own variable that names the library.
 pub const VARIABLE: &str = "ORT_DYLIB_PATH";
+/// The setting's variable. Commands without settings of a server know it, too.
+const SETTING: &str = "SEQUOR_RUNTIME_ONNXRUNTIME";
 
 /// A usable library.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,8 +77,10 @@ pub fn find(setting: Option<&Path>, world: &impl Surroundings) -> Result<Library
     if let Some(path) = setting.filter(|path| !path.as_os_str().is_empty()) {
         return named("[runtime] onnxruntime", path, world);
     }
-    if let Some(path) = world.variable(VARIABLE).filter(|path| !path.is_empty()) {
-        return named("$ORT_DYLIB_PATH", Path::new(&path), world);
+    for (variable, by) in [(SETTING, "$SEQUOR_RUNTIME_ONNXRUNTIME"), (VARIABLE, "$ORT_DYLIB_PATH")] {
+        if let Some(path) = world.variable(variable).filter(|path| !path.is_empty()) {
+            return named(by, Path::new(&path), world);
+        }
     }
     let mut search = Search { world, tried: vec![TriedLibrary { what: format!("${VARIABLE}"), why: Why::NotSet }] };
     search
@@ -374,5 +378,7 @@ mod tests {
         assert_eq!(find(Some(Path::new("/new.so")), &world).unwrap().version.minor, 24);
         world.variables.insert(VARIABLE, "libonnxruntime.so");
         assert_eq!(found(&world), "/opt/sequor/bin/libonnxruntime.so");
+        world.variables.insert(SETTING, "/new.so");
+        assert_eq!(found(&world), "/new.so");
     }
 }

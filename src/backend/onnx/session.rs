@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::fmt;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -158,6 +159,8 @@ fn create(
 ) -> Result<NonNull<OrtSession>, BackendError> {
     let path = CString::new(file.as_os_str().as_bytes())
         .map_err(|_| BackendError(format!("{} is not a file name", file.display())))?;
+    // ONNX Runtime would name only the number of the system's error.
+    File::open(file).map_err(|error| BackendError(error.to_string()))?;
     let mut pointer = ptr::null_mut();
     let _loading = WeightLoading::begin();
     // SAFETY: environment, path and options live through the call, and `pointer` may be written to.
