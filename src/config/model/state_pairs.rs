@@ -26,7 +26,8 @@ const ADDED: [(&str, &str); 10] = [
     ("", "_updated"),
 ];
 /// PyTorch's names for the states of its recurrent layers.
-const RECURRENT: [(&str, &str); 4] = [("h0", "hn"), ("h_0", "h_n"), ("c0", "cn"), ("c_0", "c_n")];
+const RECURRENT: [(&str, &str); 6] =
+    [("h0", "hn"), ("h_0", "h_n"), ("c0", "cn"), ("c_0", "c_n"), ("h", "hn"), ("c", "cn")];
 
 /// A sentence about the inputs and outputs that look like states, if there are any.
 pub(super) fn describe(graph: &Signature) -> Option<String> {
@@ -56,8 +57,9 @@ fn has_counterpart(input: &str, output: &str) -> bool {
         input.match_indices(from).any(|(at, _)| {
             let (before, after) =
                 (input.get(..at).unwrap_or_default(), input.get(at + from.len()..).unwrap_or_default());
-            // `INPUT` and `OUTPUT`, `INPUT_0` and `OUTPUT_0` are those of any graph.
-            let is_named = format!("{before}{after}").contains(|c: char| c.is_ascii_alphabetic());
+            // `INPUT` and `OUTPUT`, `INPUT_0` and `OUTPUT_0` are those of any graph; `past` and `present` are not.
+            let is_of_any = matches!(*from, "input" | "in" | "old");
+            let is_named = !is_of_any || format!("{before}{after}").contains(|c: char| c.is_ascii_alphabetic());
             is_word(before, after) && is_named && output == format!("{before}{to}{after}")
         })
     };
@@ -86,6 +88,8 @@ mod tests {
             ("h", "h_out"),
             ("cache", "new_cache"),
             ("h0", "hn"),
+            ("past", "present"),
+            ("h", "hn"),
         ] {
             assert!(has_counterpart(&input.to_lowercase(), &output.to_lowercase()), "{input}, {output}");
         }

@@ -78,7 +78,7 @@ mod tests {
         );
         assert_eq!(
             fault("dynamic_batching {}\nsequence_batching {}"),
-            "config.pbtxt:2:1: a value is already set for oneof 'scheduling_choice'"
+            "config.pbtxt:2:1: 'sequence_batching' and 'dynamic_batching' exclude each other: remove one of them"
         );
         assert_eq!(fault("input { dims [ 1 ] }"), "config.pbtxt:1:14: expected ':', but found '['");
         assert_eq!(fault("input [ { name: \"a\" }, ]"), "config.pbtxt:1:24: expected '{' or '<', but found ']'");

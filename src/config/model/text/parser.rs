@@ -31,9 +31,10 @@ fn field(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage) -> Parsed<(
         return Err(name.error(format!("field '{}' not found for message '{of}'", name.text)));
     };
     if let Some(oneof) = field.containing_oneof()
-        && oneof.fields().any(|other| other != field && message.has_field(&other))
+        && let Some(other) = oneof.fields().find(|other| *other != field && message.has_field(other))
     {
-        return Err(name.error(format!("a value is already set for oneof '{}'", oneof.name())));
+        let (field, other) = (field.name(), other.name());
+        return Err(name.error(format!("'{field}' and '{other}' exclude each other: remove one of them")));
     }
     if matches!(field.kind(), Kind::Message(_)) {
         tokens.accept(":");
