@@ -1,10 +1,11 @@
 //! Durations and sizes in our files, flags and variables: text with a unit, `"5s"`, `"never"`, `"64MiB"`.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 /// `"250ms"`, `"5s"`, `"10m"`, `"1.5h"`.
@@ -132,10 +133,10 @@ impl fmt::Display for Size {
 }
 
 macro_rules! as_text {
-    ($($name:ident),*) => { $(
+    ($($name:ident, $example:literal;)*) => { $(
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+                deserializer.deserialize_str(TextVisitor(PhantomData, $example))
             }
         }
 
@@ -147,7 +148,26 @@ macro_rules! as_text {
     )* };
 }
 
-as_text!(Span, SpanOrNever, Size);
+as_text! {
+    Span, "a duration with its unit, as \"20s\"";
+    SpanOrNever, "a duration with its unit, as \"20s\", or \"never\"";
+    Size, "a size with its unit, as \"64MiB\"";
+}
+
+/// Parses a text. The second field describes it, for the fault of another type.
+struct TextVisitor<T>(PhantomData<T>, &'static str);
+
+impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.1)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
 
 /// A size for a sentence: `3.4 MiB`, `512 B`.
 pub fn human(bytes: u64) -> String {

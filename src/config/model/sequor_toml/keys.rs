@@ -67,8 +67,8 @@ section! {
         pub max_queued: Option<u32> as "integer, at least 1",
             default "4096", example "max_queued = 64", check checks::at_least_one;
         /// Effect of a cancelled request that still waits. `end`: the sequence ends, because a gap would make later answers wrong without
-        /// notice. `keep`: the sequence lives on and expects that step again. Its stored or given state goes back if no step of it has run here.
-        /// With both, a cancelled START ends the sequence that its id had, live or stored.
+        /// notice. `keep`: the sequence lives on and expects that step again. If no step of the sequence has run since its state came
+        /// from the store or from a client's file, the state returns there. With both, a cancelled START ends the sequence that its id had, live or stored.
         pub on_cancel: Option<OnCancel>, default "`end`", example "on_cancel = \"keep\"";
         /// Accept END without inputs. The model does not run, the state is freed, and the outputs are empty.
         pub end_without_inputs: Option<bool>, default "`false`", example "end_without_inputs = true";
@@ -223,9 +223,8 @@ section! {
         /// What happens to sequences that still live after `drain`. `end`: they end with `retired`. `carry`: each moves to the new version
         /// between two of its steps, with its state. A sequence ends all the same, and the log says so, in four cases: the versions differ in
         /// inputs, outputs or states (names, types or dims); the model has processors, or is an ensemble; the sequence is part of a sequence
-        /// of an ensemble; it is busy for ten seconds without a pause. With `durability.when = "step"` or `"every"`, a moved sequence waits
-        /// in the store for its next step if the new version has `[durability]` too. If not, a repeated step is not answered again after the
-        /// move.
+        /// of an ensemble; it is busy for ten seconds without a pause. If both versions have `[durability]` with `when = "step"` or `"every"`,
+        /// a moved sequence waits in the store for its next step. If not, a step from before the move that is sent again gets no second answer.
         pub then: Option<WhenDrained>, default "`end`", example "then = \"carry\"";
     }
 }

@@ -173,7 +173,12 @@ use = "resample-16k"
 
     #[test]
     fn invalid_values_of_sequor_toml_are_reported_at_their_line() {
-        assert_eq!(faults("[sequence]\nidle = 5"), ["m/sequor.toml:2:8: invalid type: integer `5`, expected a string"]);
+        assert_eq!(
+            faults("[sequence]\nidle = 5"),
+            [
+                "m/sequor.toml:2:8: invalid type: integer `5`, expected a duration with its unit, as \"20s\", or \"never\""
+            ]
+        );
         assert_eq!(
             faults("[backlog]\ntimeout = \"5\""),
             ["m/sequor.toml:2:11: \"5\" is not a duration: it needs a unit (did you mean \"5s\"?)"]
