@@ -71,6 +71,8 @@ pub(super) fn fault_of(error: &wasmtime::Error, state: &HostState, limit: &str, 
         }
         (_, Some(wanted)) => {
             let limit = human(state.memory.limit());
+            // The guest's own error line names the place better, if there is one.
+            let at = state.last_error.as_ref().map_or(at, |message| format!(" ({})", in_a_line(message)));
             CallError {
                 fault: CallFault::Memory,
                 what: format!("memory limit {limit} in {}: asked for {}{at}", asked.name, human(wanted)),
@@ -113,8 +115,16 @@ fn plain(trap: Trap) -> String {
 /// The innermost function of the author's own code.
 fn place(backtrace: &WasmBacktrace) -> Option<String> {
     let names: Vec<String> = backtrace.frames().iter().filter_map(|frame| frame.func_name()).map(demangled).collect();
+    if names.iter().any(|name| is_of_interpreter(name)) {
+        return None;
+    }
     let own = names.iter().find(|name| !LIBRARY.iter().any(|begin| name.starts_with(begin)));
     Some(format!("in {}", own.or(names.first())?))
+}
+
+/// Whether a function is of Python's interpreter. Its functions say nothing about the author's lines.
+fn is_of_interpreter(name: &str) -> bool {
+    name.starts_with("_Py") || name.starts_with("Py")
 }
 
 /// A function's name without the linker's additions.
