@@ -6,6 +6,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
 use crate::python;
 use crate::server::{Call, Server, get, models, root};
 
@@ -92,4 +96,34 @@ fn live_sequences_behind_a_proxy_continue_while_their_server_drains() {
     assert_eq!(printed, "144 of 144 sums right, one server drained after step 2\n");
     let [drained, _] = servers;
     assert_eq!(drained.process.ended().code, Some(0));
+}
+
+/// Sends one step over a WebSocket of its own, whose address has the id, and returns the sum.
+async fn step_over_a_websocket(http: u16, id: u64, (start, end): (bool, bool)) -> i64 {
+    let stream = tokio::net::TcpStream::connect(("127.0.0.1", http)).await.unwrap();
+    let address = format!("ws://127.0.0.1:{http}/v2/models/accumulator_int32/stream?sequence={id}");
+    let (mut socket, _) = tokio_tungstenite::client_async(address, stream).await.unwrap();
+    let step = json!({
+        "inputs": [{"name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [id]}],
+        "outputs": [{"name": "OUTPUT"}],
+        "parameters": {"sequence_id": id, "sequence_start": start, "sequence_end": end}
+    });
+    socket.send(Message::text(step.to_string())).await.unwrap();
+    let answer = socket.next().await.unwrap().unwrap();
+    let answer: Value = serde_json::from_str(answer.to_text().unwrap()).unwrap();
+    answer["outputs"][0]["data"][0].as_i64().unwrap_or_else(|| panic!("{answer}"))
+}
+
+#[tokio::test]
+async fn websockets_behind_a_proxy_reach_the_server_of_the_id_in_their_address() {
+    let servers = [Server::of_models(), Server::of_models()];
+    let [http, grpc] = [free_port(), free_port()];
+    let _proxy = envoy([http, grpc], &servers);
+    for id in 1..=24 {
+        assert_eq!(step_over_a_websocket(http, id, (true, false)).await, i64::try_from(id).unwrap());
+        assert_eq!(step_over_a_websocket(http, id, (false, true)).await, i64::try_from(2 * id).unwrap());
+    }
+    let counts = servers.each_ref().map(|server| answered(server.metrics));
+    assert_eq!(counts.iter().sum::<u64>(), 48, "{counts:?}");
+    assert!(counts.iter().all(|n| *n > 0), "one server had nothing to do: {counts:?}");
 }
