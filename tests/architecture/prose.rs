@@ -223,6 +223,31 @@ fn prose_has_no_denied_words_and_type_names_are_unique() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// The lines of doc comments at which a code block begins that the documentation tool would take for Rust.
+fn rust_blocks(text: &str) -> Vec<usize> {
+    let (mut found, mut is_open) = (Vec::new(), false);
+    for (n, line) in text.lines().map(str::trim).enumerate() {
+        let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let Some(fence) = comment.and_then(|comment| comment.trim().strip_prefix("```")) else { continue };
+        if !is_open && fence != "text" {
+            found.push(n + 1);
+        }
+        is_open = !is_open;
+    }
+    found
+}
+
+/// The test command runs no doc tests: to build them takes longer than many a test, and there are none. An example that is code is a test.
+#[test]
+fn code_blocks_of_doc_comments_are_no_rust() {
+    for folder in ["src", "crates", "xtask"] {
+        for (path, text) in super::sources(folder) {
+            assert_eq!(rust_blocks(&text), [0; 0], "{folder}/{}: write ```text, or a test", path.display());
+        }
+    }
+    assert_eq!(rust_blocks("/// ```text\n/// a -> b\n/// ```\n/// ```\n/// assert!(true);\n/// ```\n"), [4]);
+}
+
 #[test]
 fn types_declared_in_macros_count_as_declarations() {
     let text = |path: &str, text: &str| (path.to_owned(), text.to_owned());

@@ -133,10 +133,6 @@ fn run(options: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Res
     if options.all_languages {
         phases.check("types", types::check);
     }
-    phases.check("doc tests", || {
-        let mut tests = process::linting_cargo(&["test"]);
-        tally::run(with_environment(tests.args(["--workspace", "--locked", "--doc"])), tally)
-    });
     if let Some(seconds) = options.fuzz {
         phases.check("fuzz", || tally::run(&mut fuzz::command(process::linting_cargo, seconds), tally));
     }
