@@ -120,6 +120,19 @@ fn stored_sequences_of_a_failed_accelerator_go_on_after_a_restart() {
     assert_eq!(machine.serve().sum(7, 2, |_| {}), 42);
 }
 
+/// The stored state belongs to no server then, so another one continues from it at once.
+#[test]
+fn a_sequence_of_a_failed_accelerator_goes_on_on_another_server() {
+    let gpus = StandIns::new(1, 64 << 20);
+    let machine = Machine::new("step", OLDEST).on(&gpus).sharing();
+    let (first, second) = (machine.serve(), machine.serve());
+    first.sum(7, 40, start);
+    gpus.break_down();
+    assert!(matches!(first.send(7, 1, |_| {}), Err(Failure::Run(_))));
+    gpus.mend();
+    assert_eq!(second.sum(7, 2, |_| {}), 42);
+}
+
 #[test]
 fn idle_time_stops_while_no_server_runs() {
     let machine = Machine::new("drain", OLDEST);

@@ -175,11 +175,10 @@ impl Live {
         }
     }
 
-    /// Records that it has ended. Takes its stored state, if the store must remove that. A sequence that was dropped because this server was
-    /// late goes on from its stored state, here or on another server. One whose accelerator failed does so after a restart.
+    /// Records that it has ended. Takes its stored state, if the store must remove that.
     pub(super) fn take_obsolete(&mut self, why: EndReason) -> Option<WrittenSequence> {
-        let stays = matches!(why, EndReason::Spilled | EndReason::Fenced | EndReason::DeviceLost)
-            || (self.is_forgotten && why == EndReason::End);
+        let stays =
+            why == EndReason::Spilled || why.leaves_stored_state() || (self.is_forgotten && why == EndReason::End);
         self.written.take().filter(|_| !stays)
     }
 
