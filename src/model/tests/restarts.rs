@@ -134,6 +134,22 @@ fn a_sequence_of_a_failed_accelerator_goes_on_on_another_server() {
 }
 
 #[test]
+fn with_every_a_start_after_a_failure_of_the_accelerator_discards_the_stored_state() {
+    let gpus = StandIns::new(2, 64 << 20);
+    let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST).on(&gpus).configured("count: 2", "count: 1");
+    let first = machine.serve();
+    first.sum(7, 40, start);
+    durable(&first, 7, 3);
+    gpus.break_one(0);
+    assert!(matches!(first.send(7, 1, |_| {}), Err(Failure::Run(_))));
+    assert_eq!(first.sum(7, 1, |s| (s.start, s.step) = (true, Some(1))), 1);
+    gpus.mend();
+    let after = machine.serve_from(&machine.crashed());
+    assert_eq!(after.resumable(), [(Id::from(7), 1)]);
+    assert_eq!(after.sum(7, 2, |s| s.step = Some(2)), 3);
+}
+
+#[test]
 fn idle_time_stops_while_no_server_runs() {
     let machine = Machine::new("drain", OLDEST);
     let first = machine.serve();

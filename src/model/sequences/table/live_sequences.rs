@@ -14,12 +14,11 @@ use crate::state::budget::{Budget, Ticket};
 use crate::state::tier::TierKey;
 use crate::tensor::Tensor;
 
-/// Whether a START finds a stored state of its id that is not listed as a sequence. A sequence that was dropped because this server was late
-/// leaves one, until the id is released.
+/// Whether a START finds a stored state of its id that is not listed as a sequence ([`EndReason::leaves_stored_state`]).
 fn leaves_state(durable: &LoadDurability, job: &Job) -> bool {
     let is_new = job.source.resumed.is_none() && job.source.replaces.is_none();
     let key = || TierKey::new(&job.load.settings.name, &job.id);
-    is_new && durable.store.shared().is_some() && durable.store.head(&key()).is_some()
+    is_new && durable.store.head(&key()).is_some()
 }
 
 /// The data of all live sequences.
