@@ -78,6 +78,13 @@ impl Executor {
         self.lost.error()
     }
 
+    /// Finds out whether the device is lost, if it failed while states were written to slots.
+    pub(in crate::model) fn check_slots(&mut self) {
+        if std::mem::take(&mut self.slots.has_failed_device) {
+            drop(UnfinishedRun::new(&self.device, &self.lost));
+        }
+    }
+
     /// Memory for the inputs of a batch. Each batch in flight needs its own.
     pub(in crate::model) fn staging(&self) -> Result<Staging, RunError> {
         Ok(Staging::new(&self.device, &self.load.settings)?)

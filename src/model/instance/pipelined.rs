@@ -70,6 +70,8 @@ impl Pipeline {
         let load = &identity.load;
         let permit = identity.admit(&mut taken, None);
         let (run, work) = BatchRun::begin(load, &mut self.executor.slots, taken);
+        self.executor.check_slots();
+        identity.check_device(self.executor.lost());
         if work.iter().flatten().next().is_none() {
             return Some(run.end(load, Vec::new()));
         }

@@ -113,6 +113,7 @@ impl SerialInstance {
         let load = &self.identity.load;
         let (run, work) = BatchRun::begin(load, &mut executor.slots, taken);
         let runs_a_graph = work.iter().any(Option::is_some);
+        executor.check_slots();
         let ran = self.attempt(executor, staging, work);
         self.identity.check_device(executor.lost());
         let now = self.identity.model.now();

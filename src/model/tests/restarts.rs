@@ -133,6 +133,26 @@ fn a_sequence_of_a_failed_accelerator_goes_on_on_another_server() {
     assert_eq!(second.sum(7, 2, |_| {}), 42);
 }
 
+/// The model has no other instance, so the failed ones take its steps.
+#[test]
+fn a_failed_accelerator_loses_no_sequence_that_was_in_the_store() {
+    let gpus = StandIns::new(1, 64 << 20);
+    let machine = Machine::new("step", OLDEST).on(&gpus);
+    let first = machine.serve();
+    (7..=10).for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
+    first.stop();
+    let second = machine.serve();
+    assert_eq!(second.sum(7, 1, |_| {}), 41);
+    gpus.break_down();
+    for id in [8, 7, 9, 10, 8, 9] {
+        assert!(second.send(id, 1, |_| {}).is_err(), "{id}");
+    }
+    second.stop();
+    gpus.mend();
+    let third = machine.serve();
+    assert_eq!([7, 8, 9, 10].map(|id| third.send(id, 2, |_| {}).is_ok()), [true; 4]);
+}
+
 #[test]
 fn with_every_a_start_after_a_failure_of_the_accelerator_discards_the_stored_state() {
     let gpus = StandIns::new(2, 64 << 20);
