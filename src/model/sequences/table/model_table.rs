@@ -333,7 +333,15 @@ impl Table {
     }
 
     fn release(&mut self, now: Time, req: Req) -> Option<Event> {
-        let mut job = self.jobs.remove(req).and_then(JobStage::into_job)?;
+        let mut job = match self.jobs.remove(req)? {
+            JobStage::Running(step) => {
+                if let Some(step) = step {
+                    self.actions.rare().lost_steps.push(step);
+                }
+                return None;
+            }
+            stage => stage.into_job()?,
+        };
         if let Some(seq) = job.seq.filter(|seq| self.is_out_of_lease(*seq, &job)) {
             self.actions.refused.push((job, Refusal::Ended(EndReason::Fenced), true));
             return Some(Event::End(seq, EndReason::Fenced));
