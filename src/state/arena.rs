@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::device::{Buffer, BufferSlice, Device, DeviceError, DeviceId};
 
-use super::chunk_cache::{ChunkCache, ChunkMemory};
+use super::chunk_cache::{ChunkCache, ChunkMemory, IdleBytes};
 use super::chunk_plan::{ChunkPlan, ChunkSizes};
 use super::spec::Layout;
 
@@ -36,15 +36,22 @@ pub(super) struct Arena {
     planned: Option<(ChunkPlan, usize)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Chunk {
     /// Buffers by state and side. Empty while no slot is in use.
     memory: ChunkMemory,
     in_use: u32,
     /// Free slots whose pages went back to the system.
     released: BTreeSet<u32>,
-    /// Written bytes of the other free slots, as counted by the cache.
-    idle: u64,
+    /// Written bytes of the other free slots.
+    idle: IdleBytes,
+}
+
+/// Chunks without memory.
+fn chunks(count: usize, cache: &ChunkCache) -> Vec<Chunk> {
+    let empty =
+        || Chunk { memory: ChunkMemory::default(), in_use: 0, released: BTreeSet::new(), idle: IdleBytes::new(cache) };
+    std::iter::repeat_with(empty).take(count).collect()
 }
 
 impl Arena {
@@ -63,7 +70,7 @@ impl Arena {
         let fit = u32::try_from(chunk_size / row.max(1)).unwrap_or(u32::MAX);
         let per_chunk = if whole { slots.max(1) } else { fit.clamp(1, slots.max(1)) };
         let count = slots.div_ceil(per_chunk) as usize;
-        let chunks = std::iter::repeat_with(Chunk::default).take(count).collect();
+        let chunks = chunks(count, &cache);
         let (sides, sizes) = (usize::from(sides), ChunkSizes::even(per_chunk));
         Arena { device, cache, chunk_size, layouts, sides, sizes, chunks, planned: None }
     }
@@ -71,7 +78,7 @@ impl Arena {
     /// Divides the slots into chunks by this plan. No slot may be in use.
     pub(super) fn plan(&mut self, plan: ChunkPlan) {
         self.sizes = plan.sizes;
-        self.chunks = std::iter::repeat_with(Chunk::default).take(plan.count.max(1) as usize).collect();
+        self.chunks = chunks(plan.count.max(1) as usize, &self.cache);
         self.planned = Some((plan, 0));
     }
 
@@ -183,7 +190,7 @@ impl Arena {
             true => 0,
             false => chunk.memory.touched.saturating_sub(others.saturating_mul(slot_bytes)),
         };
-        self.cache.change_idle(std::mem::replace(&mut chunk.idle, idle), idle);
+        chunk.idle.set(idle);
     }
 
     /// Gives the pages of a free slot back to the system, if most of the slot is whole pages.
@@ -222,13 +229,5 @@ impl Arena {
     /// Bytes allocated.
     pub(super) fn allocated(&self) -> usize {
         self.chunks.iter().flat_map(|c| &c.memory.buffers).map(Buffer::len).sum()
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        for chunk in &self.chunks {
-            self.cache.change_idle(chunk.idle, 0);
-        }
     }
 }

@@ -44,6 +44,31 @@ pub(super) struct ChunkMemory {
     pub(super) is_reused: bool,
 }
 
+/// The written bytes of a chunk's free slots. The cache counts them as long as this exists.
+#[derive(Debug)]
+pub(super) struct IdleBytes {
+    cache: ChunkCache,
+    bytes: u64,
+}
+
+impl IdleBytes {
+    pub(super) fn new(cache: &ChunkCache) -> IdleBytes {
+        IdleBytes { cache: cache.clone(), bytes: 0 }
+    }
+
+    pub(super) fn set(&mut self, bytes: u64) {
+        // The addition wraps if the sum decreases, which gives the right result.
+        let change = bytes.wrapping_sub(std::mem::replace(&mut self.bytes, bytes));
+        self.cache.0.idle.fetch_add(change, Ordering::Relaxed);
+    }
+}
+
+impl Drop for IdleBytes {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 struct KeptChunk {
     memory: ChunkMemory,
     device: DeviceKey,
@@ -82,14 +107,8 @@ impl ChunkCache {
     }
 
     /// Written bytes of free slots in chunks that are in use. Kept chunks give way to them.
-    pub(super) fn idle(&self) -> u64 {
+    pub fn idle(&self) -> u64 {
         self.0.idle.load(Ordering::Relaxed)
-    }
-
-    /// Records that the free slots of a chunk have `after` written bytes instead of `before`.
-    pub(super) fn change_idle(&self, before: u64, after: u64) {
-        // The addition wraps if the sum decreases, which gives the right result.
-        self.0.idle.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Whether states in use, kept chunks and free slots have more than the limit.
