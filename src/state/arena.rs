@@ -193,20 +193,43 @@ impl Arena {
         chunk.idle.set(idle);
     }
 
-    /// Gives the pages of a free slot back to the system, if most of the slot is whole pages.
-    fn release_pages(&mut self, n: usize, place: u32) {
+    /// Gives the pages of free slots back to the system, as long as the limit is exceeded. `is_free` says which slots are free.
+    pub(super) fn release_idle(&mut self, is_free: impl Fn(u32) -> bool) {
+        let slot_bytes = self.slot_bytes();
+        for n in 0..self.chunks.len() {
+            let touched = self.chunks.get(n).map_or(0, |chunk| chunk.memory.touched / slot_bytes.max(1));
+            let (first, touched) = (self.sizes.start(n), u32::try_from(touched).unwrap_or(u32::MAX));
+            for place in 0..touched.min(self.sizes.slots(n)) {
+                if !self.cache.is_over() {
+                    return;
+                }
+                // If a slot is too small for whole pages, so are the others.
+                if is_free(first.saturating_add(place)) && !self.release_pages(n, place) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Gives the pages of a free slot back to the system. Returns whether that is most of the slot.
+    fn release_pages(&mut self, n: usize, place: u32) -> bool {
         let (slot_bytes, sides) = (self.slot_bytes(), self.sides);
-        let Some(chunk) = self.chunks.get_mut(n) else { return };
+        let Some(chunk) = self.chunks.get_mut(n) else { return false };
+        if chunk.released.contains(&place) {
+            return true;
+        }
         let rows = self.layouts.iter().flat_map(|l| std::iter::repeat_n(l.kept_row(), sides));
         let mut released = 0u64;
         for (buffer, row) in chunk.memory.buffers.iter_mut().zip(rows) {
             let at = (place as usize).saturating_mul(row);
             released += buffer.release_pages(at..at.saturating_add(row)) as u64;
         }
-        if released.saturating_mul(2) > slot_bytes {
+        let is_released = released.saturating_mul(2) > slot_bytes;
+        if is_released {
             chunk.released.insert(place);
             self.count_idle(n);
         }
+        is_released
     }
 
     /// Whether a run can write to another side than it reads.

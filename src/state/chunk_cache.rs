@@ -1,8 +1,9 @@
 //! Keeps freed state memory for ten seconds, so that the next sequence reuses it instead of faulting in new pages.
 //!
-//! Kept memory is in addition to the states in use. Both together stay within `limits.state`, so that no START is refused because of kept
-//! memory. Free slots beside used ones count as kept, too, as far as they were written. [`ChunkCache::trim`] releases the excess over the
-//! limit, [`ChunkCache::release_due`] memory that has been kept long enough. The contents of kept memory are undefined: a store writes a
+//! Kept memory is in addition to the states in use. No START is refused because of it: [`ChunkCache::trim`] releases what exceeds
+//! `limits.state` together with the states, [`ChunkCache::release_due`] memory that has been kept long enough. Free slots beside used ones
+//! count as kept, too, as far as they were written. Only their instance can give their pages back, which it does when it next rests.
+//! [`ChunkCache::unwanted_idle`] says whether instances must be woken for that. The contents of kept memory are undefined: a store writes a
 //! state before anything reads it.
 
 use std::fmt;
@@ -109,6 +110,11 @@ impl ChunkCache {
     /// Written bytes of free slots in chunks that are in use. Kept chunks give way to them.
     pub fn idle(&self) -> u64 {
         self.0.idle.load(Ordering::Relaxed)
+    }
+
+    /// The idle bytes, if some of them must be given back to stay within the limit.
+    pub fn unwanted_idle(&self) -> u64 {
+        if self.is_over() { self.idle() } else { 0 }
     }
 
     /// Whether states in use, kept chunks and free slots have more than the limit.
