@@ -73,7 +73,6 @@ pub(in crate::model::sequences) enum StateOrigin {
 pub(in crate::model::sequences) struct KeptAnswer {
     pub(in crate::model::sequences) outputs: Vec<Option<Tensor>>,
     /// Its bytes count against the limit of states: it stays as long as the state.
-    #[allow(dead_code, reason = "only its drop matters")]
     counted: Option<Ticket>,
 }
 
@@ -184,6 +183,11 @@ impl Live {
     /// Whether the store has its state of this step.
     pub(in crate::model::sequences) fn is_written(&self, step: u64) -> bool {
         self.written.as_ref().is_some_and(|of| of.has_state && !of.is_stale && of.durable == step)
+    }
+
+    /// Counted bytes of its kept answer.
+    pub(in crate::model::sequences) fn answer_bytes(&self) -> u64 {
+        self.kept.as_ref().and_then(|kept| kept.counted.as_ref()).map_or(0, Ticket::bytes)
     }
 
     /// Whether it has state memory of its own.
