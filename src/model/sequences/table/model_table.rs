@@ -350,7 +350,9 @@ impl Table {
             self.recent.add((seq, self.live.get(seq).is_some()), &job.id, StepRecord::new(now, &job));
         }
         let kept = match &job.answer {
-            Some(Ok(outputs)) if job.counted => Some(KeptAnswer::new(outputs, self.budget.as_ref())),
+            Some(Ok(outputs)) if job.counted && job.seq.is_some_and(|seq| self.live.get(seq).is_some()) => {
+                Some(KeptAnswer::new(outputs, self.budget.as_ref()))
+            }
             _ => None,
         };
         let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);
