@@ -341,8 +341,11 @@ impl Staged {
     /// Checks that the laid-out data has the size of the shape; otherwise the runtime would read beyond it.
     fn check(&self, n: usize) -> Result<(), BatchError> {
         let Some(size) = self.dtype.size() else { return Ok(()) };
-        let want = self.shape.elements().and_then(|e| e.checked_mul(size as u64));
-        if want == Some(self.len as u64) { Ok(()) } else { Err(BatchError::Unfit { input: format!("#{n}") }) }
+        if self.shape.bytes(size) == Some(self.len as u64) {
+            Ok(())
+        } else {
+            Err(BatchError::Unfit { input: format!("#{n}") })
+        }
     }
 
     /// Lays out a batch input.

@@ -1,51 +1,23 @@
 //! Writes the audit log's lines about wrong keys, and limits their rate.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use crate::telemetry::QuietLine;
 use crate::telemetry::log::AUDIT;
 
-/// Minimum time between two lines about wrong keys.
-const QUIET: Duration = Duration::from_secs(10);
-
-/// The number of wrong keys since the last line, and the time of that line.
+/// The line about wrong keys.
 #[derive(Debug, Default)]
-pub(super) struct WrongKeys(Mutex<(u64, Option<Instant>)>);
+pub(super) struct WrongKeys(Mutex<QuietLine>);
 
 impl WrongKeys {
     /// Counts a wrong key, and writes a line if the minimum time has passed.
     pub(super) fn report(&self, from: SocketAddr, why: &str) {
-        if let Some(count) = self.count(Instant::now()) {
+        let count = self.0.lock().count(1, Instant::now());
+        if let Some(count) = count {
             tracing::warn!(target: AUDIT, by = "unknown", %from, count, why, "refused");
         }
-    }
-
-    /// Counts a wrong key. If the next line is due, returns the number of wrong keys since the last line.
-    fn count(&self, now: Instant) -> Option<u64> {
-        let mut held = self.0.lock();
-        let (count, written) = &mut *held;
-        *count += 1;
-        if written.is_some_and(|at| now.saturating_duration_since(at) < QUIET) {
-            return None;
-        }
-        *written = Some(now);
-        Some(std::mem::take(count))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrong_keys_write_one_line_in_ten_seconds_with_their_number() {
-        let (wrong, start) = (WrongKeys::default(), Instant::now());
-        let after = |seconds| wrong.count(start + Duration::from_secs(seconds));
-        assert_eq!(
-            [after(0), after(1), after(9), after(10), after(11), after(30)],
-            [Some(1), None, None, Some(3), None, Some(2)]
-        );
     }
 }

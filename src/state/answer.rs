@@ -9,7 +9,7 @@ use sequor_core::{DataType, Shape};
 
 use crate::tensor::{NamedTensor, Tensor};
 
-use super::snapshot::{SHAPE_OF, SnapshotError, parse, stored};
+use super::snapshot::{SHAPE_OF, SnapshotError, parse, view};
 
 /// The prefix of outputs' names, so that they differ from those of states.
 const ANSWER: &str = "sequor.answer.";
@@ -18,7 +18,7 @@ const SCRATCH: &str = "sequor.scratch.";
 /// The key of the processors' names.
 const PROCESSORS: &str = "sequor.processors";
 /// The prefix of the key with the type of an input or output.
-pub(super) const TYPE_OF: &str = "sequor.type.";
+const TYPE_OF: &str = "sequor.type.";
 
 /// The file of a state with this answer, which replaces any earlier one.
 pub fn with_answer(file: &[u8], answer: &[NamedTensor]) -> Result<Vec<u8>, SnapshotError> {
@@ -28,15 +28,8 @@ pub fn with_answer(file: &[u8], answer: &[NamedTensor]) -> Result<Vec<u8>, Snaps
     views.retain(|(name, _)| !name.starts_with(ANSWER));
     for NamedTensor { name, tensor } in answer {
         let name = format!("{ANSWER}{name}");
-        notes.insert(format!("{TYPE_OF}{name}"), tensor.dtype.name().to_owned());
-        let (dtype, dims) = match stored(tensor.dtype) {
-            Some(dtype) => (dtype, tensor.shape.0.iter().filter_map(|d| usize::try_from(*d).ok()).collect()),
-            None => {
-                notes.insert(format!("{SHAPE_OF}{name}"), tensor.shape.to_string());
-                (Dtype::U8, vec![tensor.data.len()])
-            }
-        };
-        views.push((name, TensorView::new(dtype, dims, &tensor.data)?));
+        let view = typed_view(&mut notes, &name, tensor)?;
+        views.push((name, view));
     }
     Ok(serialize(views, Some(notes))?)
 }
@@ -46,17 +39,31 @@ pub fn answer_of(file: &[u8]) -> Result<Vec<NamedTensor>, SnapshotError> {
     let notes = notes(file)?;
     let held = SafeTensors::deserialize(file)?;
     let output = |(name, view): (String, TensorView<'_>)| {
-        let dtype = notes.get(&format!("{TYPE_OF}{name}"))?;
-        let dtype = DataType::ALL.into_iter().find(|of| of.name() == dtype)?;
-        let shape = match notes.get(&format!("{SHAPE_OF}{name}")) {
-            Some(text) => parse(text)?,
-            None => Shape(view.shape().iter().map(|d| *d as u64).collect()),
-        };
-        let data = Bytes::copy_from_slice(view.data());
-        let name = name.strip_prefix(ANSWER)?.to_owned();
-        Some(NamedTensor { name, tensor: Tensor { dtype, shape, data } })
+        let tensor = typed_tensor(&notes, &name, &view)?;
+        Some(NamedTensor { name: name.strip_prefix(ANSWER)?.to_owned(), tensor })
     };
     Ok(held.tensors().into_iter().filter_map(output).collect())
+}
+
+/// An input or output in a file. The header gets its type.
+pub(super) fn typed_view<'a>(
+    header: &mut HashMap<String, String>,
+    name: &str,
+    tensor: &'a Tensor,
+) -> Result<TensorView<'a>, SnapshotError> {
+    header.insert(format!("{TYPE_OF}{name}"), tensor.dtype.name().to_owned());
+    view(header, name, (tensor.dtype, &tensor.shape), &tensor.data)
+}
+
+/// The input or output of such a view; `None` if the header does not have its type.
+pub(super) fn typed_tensor(header: &HashMap<String, String>, name: &str, view: &TensorView<'_>) -> Option<Tensor> {
+    let dtype = header.get(&format!("{TYPE_OF}{name}"))?;
+    let dtype = DataType::ALL.into_iter().find(|of| of.name() == dtype)?;
+    let shape = match header.get(&format!("{SHAPE_OF}{name}")) {
+        Some(text) => parse(text)?,
+        None => Shape(view.shape().iter().map(|d| *d as u64).collect()),
+    };
+    Some(Tensor { dtype, shape, data: Bytes::copy_from_slice(view.data()) })
 }
 
 /// The file of a state with this scratch of processors, which replaces any earlier one. `names` are the names of the processors.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::device::{Buffer, BufferSlice, Device, DeviceError, DeviceId};
 
-use super::chunk_cache::{ChunkCache, ChunkMemory};
+use super::chunk_cache::{ChunkCache, ChunkMemory, IdleBytes};
 use super::chunk_plan::{ChunkPlan, ChunkSizes};
 use super::spec::Layout;
 
@@ -36,15 +36,22 @@ pub(super) struct Arena {
     planned: Option<(ChunkPlan, usize)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Chunk {
     /// Buffers by state and side. Empty while no slot is in use.
     memory: ChunkMemory,
     in_use: u32,
     /// Free slots whose pages went back to the system.
     released: BTreeSet<u32>,
-    /// Written bytes of the other free slots, as counted by the cache.
-    idle: u64,
+    /// Written bytes of the other free slots.
+    idle: IdleBytes,
+}
+
+/// Chunks without memory.
+fn chunks(count: usize, cache: &ChunkCache) -> Vec<Chunk> {
+    let empty =
+        || Chunk { memory: ChunkMemory::default(), in_use: 0, released: BTreeSet::new(), idle: IdleBytes::new(cache) };
+    std::iter::repeat_with(empty).take(count).collect()
 }
 
 impl Arena {
@@ -63,7 +70,7 @@ impl Arena {
         let fit = u32::try_from(chunk_size / row.max(1)).unwrap_or(u32::MAX);
         let per_chunk = if whole { slots.max(1) } else { fit.clamp(1, slots.max(1)) };
         let count = slots.div_ceil(per_chunk) as usize;
-        let chunks = std::iter::repeat_with(Chunk::default).take(count).collect();
+        let chunks = chunks(count, &cache);
         let (sides, sizes) = (usize::from(sides), ChunkSizes::even(per_chunk));
         Arena { device, cache, chunk_size, layouts, sides, sizes, chunks, planned: None }
     }
@@ -71,7 +78,7 @@ impl Arena {
     /// Divides the slots into chunks by this plan. No slot may be in use.
     pub(super) fn plan(&mut self, plan: ChunkPlan) {
         self.sizes = plan.sizes;
-        self.chunks = std::iter::repeat_with(Chunk::default).take(plan.count.max(1) as usize).collect();
+        self.chunks = chunks(plan.count.max(1) as usize, &self.cache);
         self.planned = Some((plan, 0));
     }
 
@@ -183,23 +190,46 @@ impl Arena {
             true => 0,
             false => chunk.memory.touched.saturating_sub(others.saturating_mul(slot_bytes)),
         };
-        self.cache.change_idle(std::mem::replace(&mut chunk.idle, idle), idle);
+        chunk.idle.set(idle);
     }
 
-    /// Gives the pages of a free slot back to the system, if most of the slot is whole pages.
-    fn release_pages(&mut self, n: usize, place: u32) {
+    /// Gives the pages of free slots back to the system, as long as the limit is exceeded. `is_free` says which slots are free.
+    pub(super) fn release_idle(&mut self, is_free: impl Fn(u32) -> bool) {
+        let slot_bytes = self.slot_bytes();
+        for n in 0..self.chunks.len() {
+            let touched = self.chunks.get(n).map_or(0, |chunk| chunk.memory.touched / slot_bytes.max(1));
+            let (first, touched) = (self.sizes.start(n), u32::try_from(touched).unwrap_or(u32::MAX));
+            for place in 0..touched.min(self.sizes.slots(n)) {
+                if !self.cache.is_over() {
+                    return;
+                }
+                // If a slot is too small for whole pages, so are the others.
+                if is_free(first.saturating_add(place)) && !self.release_pages(n, place) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Gives the pages of a free slot back to the system. Returns whether that is most of the slot.
+    fn release_pages(&mut self, n: usize, place: u32) -> bool {
         let (slot_bytes, sides) = (self.slot_bytes(), self.sides);
-        let Some(chunk) = self.chunks.get_mut(n) else { return };
+        let Some(chunk) = self.chunks.get_mut(n) else { return false };
+        if chunk.released.contains(&place) {
+            return true;
+        }
         let rows = self.layouts.iter().flat_map(|l| std::iter::repeat_n(l.kept_row(), sides));
         let mut released = 0u64;
         for (buffer, row) in chunk.memory.buffers.iter_mut().zip(rows) {
             let at = (place as usize).saturating_mul(row);
             released += buffer.release_pages(at..at.saturating_add(row)) as u64;
         }
-        if released.saturating_mul(2) > slot_bytes {
+        let is_released = released.saturating_mul(2) > slot_bytes;
+        if is_released {
             chunk.released.insert(place);
             self.count_idle(n);
         }
+        is_released
     }
 
     /// Whether a run can write to another side than it reads.
@@ -222,13 +252,5 @@ impl Arena {
     /// Bytes allocated.
     pub(super) fn allocated(&self) -> usize {
         self.chunks.iter().flat_map(|c| &c.memory.buffers).map(Buffer::len).sum()
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        for chunk in &self.chunks {
-            self.cache.change_idle(chunk.idle, 0);
-        }
     }
 }

@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use bytes::Bytes;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
-use sequor_core::{DataType, Id, Shape};
+use safetensors::tensor::{SafeTensors, serialize};
+use sequor_core::Id;
 use serde_json::Value;
 
-use crate::tensor::{NamedTensor, Tensor};
+use crate::tensor::NamedTensor;
 
-use super::answer::{TYPE_OF, notes};
-use super::snapshot::{SHAPE_OF, SnapshotError, parse, stored};
+use super::answer::{notes, typed_tensor, typed_view};
+use super::snapshot::SnapshotError;
 
 /// Prefix of a step's tensors. The index of the step, `in` or `out`, and the name of the tensor follow.
 const STEP: &str = "sequor.step.";
@@ -85,7 +84,7 @@ impl Capture {
         for (name, view) in SafeTensors::deserialize(file)?.tensors() {
             let Some((place, way, output)) = placed(&name) else { continue };
             let Some(step) = steps.get_mut(place) else { continue };
-            let tensor = tensor(&header, &name, &view).ok_or(SnapshotError::NoCapture(STEP))?;
+            let tensor = typed_tensor(&header, &name, &view).ok_or(SnapshotError::NoCapture(STEP))?;
             let of = if way == INPUT { &mut step.inputs } else { &mut step.outputs };
             of.push(NamedTensor { name: output.to_owned(), tensor });
         }
@@ -103,16 +102,6 @@ fn placed(name: &str) -> Option<(usize, &str, &str)> {
     let (place, rest) = name.strip_prefix(STEP)?.split_once('.')?;
     let (way, name) = rest.split_once('.')?;
     Some((place.parse().ok()?, way, name))
-}
-
-fn tensor(header: &HashMap<String, String>, name: &str, view: &TensorView<'_>) -> Option<Tensor> {
-    let dtype = header.get(&format!("{TYPE_OF}{name}"))?;
-    let dtype = DataType::ALL.into_iter().find(|of| of.name() == dtype)?;
-    let shape = match header.get(&format!("{SHAPE_OF}{name}")) {
-        Some(text) => parse(text)?,
-        None => Shape(view.shape().iter().map(|d| *d as u64).collect()),
-    };
-    Some(Tensor { dtype, shape, data: Bytes::copy_from_slice(view.data()) })
 }
 
 fn json_of(id: &Id) -> String {
@@ -151,15 +140,8 @@ pub fn with_steps(
         for (way, tensors) in [(INPUT, &step.inputs), (OUTPUT, &step.outputs)] {
             for NamedTensor { name, tensor } in tensors {
                 let name = format!("{STEP}{place}.{way}.{name}");
-                header.insert(format!("{TYPE_OF}{name}"), tensor.dtype.name().to_owned());
-                let (dtype, dims) = match stored(tensor.dtype) {
-                    Some(dtype) => (dtype, tensor.shape.0.iter().filter_map(|d| usize::try_from(*d).ok()).collect()),
-                    None => {
-                        header.insert(format!("{SHAPE_OF}{name}"), tensor.shape.to_string());
-                        (Dtype::U8, vec![tensor.data.len()])
-                    }
-                };
-                views.push((name, TensorView::new(dtype, dims, &tensor.data)?));
+                let view = typed_view(&mut header, &name, tensor)?;
+                views.push((name, view));
             }
         }
     }
@@ -168,7 +150,12 @@ pub fn with_steps(
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use safetensors::tensor::{Dtype, TensorView};
+    use sequor_core::{DataType, Shape};
+
     use super::*;
+    use crate::tensor::Tensor;
 
     fn named(name: &str, dtype: DataType, shape: &[u64], data: &'static [u8]) -> NamedTensor {
         let tensor = Tensor { dtype, shape: Shape::new(shape), data: Bytes::from_static(data) };

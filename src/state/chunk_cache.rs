@@ -1,8 +1,9 @@
 //! Keeps freed state memory for ten seconds, so that the next sequence reuses it instead of faulting in new pages.
 //!
-//! Kept memory is in addition to the states in use. Both together stay within `limits.state`, so that no START is refused because of kept
-//! memory. Free slots beside used ones count as kept, too, as far as they were written. [`ChunkCache::trim`] releases the excess over the
-//! limit, [`ChunkCache::release_due`] memory that has been kept long enough. The contents of kept memory are undefined: a store writes a
+//! Kept memory is in addition to the states in use. No START is refused because of it: [`ChunkCache::trim`] releases what exceeds
+//! `limits.state` together with the states, [`ChunkCache::release_due`] memory that has been kept long enough. Free slots beside used ones
+//! count as kept, too, as far as they were written. Only their instance can give their pages back, which it does when it next rests.
+//! [`ChunkCache::unwanted_idle`] says whether instances must be woken for that. The contents of kept memory are undefined: a store writes a
 //! state before anything reads it.
 
 use std::fmt;
@@ -44,6 +45,31 @@ pub(super) struct ChunkMemory {
     pub(super) is_reused: bool,
 }
 
+/// The written bytes of a chunk's free slots. The cache counts them as long as this exists.
+#[derive(Debug)]
+pub(super) struct IdleBytes {
+    cache: ChunkCache,
+    bytes: u64,
+}
+
+impl IdleBytes {
+    pub(super) fn new(cache: &ChunkCache) -> IdleBytes {
+        IdleBytes { cache: cache.clone(), bytes: 0 }
+    }
+
+    pub(super) fn set(&mut self, bytes: u64) {
+        // The addition wraps if the sum decreases, which gives the right result.
+        let change = bytes.wrapping_sub(std::mem::replace(&mut self.bytes, bytes));
+        self.cache.0.idle.fetch_add(change, Ordering::Relaxed);
+    }
+}
+
+impl Drop for IdleBytes {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 struct KeptChunk {
     memory: ChunkMemory,
     device: DeviceKey,
@@ -82,14 +108,13 @@ impl ChunkCache {
     }
 
     /// Written bytes of free slots in chunks that are in use. Kept chunks give way to them.
-    pub(super) fn idle(&self) -> u64 {
+    pub fn idle(&self) -> u64 {
         self.0.idle.load(Ordering::Relaxed)
     }
 
-    /// Records that the free slots of a chunk have `after` written bytes instead of `before`.
-    pub(super) fn change_idle(&self, before: u64, after: u64) {
-        // The addition wraps if the sum decreases, which gives the right result.
-        self.0.idle.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    /// The idle bytes, if some of them must be given back to stay within the limit.
+    pub fn unwanted_idle(&self) -> u64 {
+        if self.is_over() { self.idle() } else { 0 }
     }
 
     /// Whether states in use, kept chunks and free slots have more than the limit.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sequor_core::{DataType, Dims, Shape, Time};
 
-use crate::device::{Device, Host};
+use crate::device::stand_in::StandIns;
+use crate::device::{Accelerators as _, Device, Host};
 
 use super::budget::Budget;
 use super::{ChunkCache, ChunkPlan, ChunkSizes, InitialValue, StateSpec, Store};
@@ -18,8 +19,8 @@ fn store(plan: ChunkPlan, slots: u32) -> Store {
 }
 
 /// States of FP32, kept as this type.
-fn store_as(plan: ChunkPlan, slots: u32, storage: DataType) -> Store {
-    let spec = StateSpec {
+fn spec(storage: DataType) -> StateSpec {
+    StateSpec {
         input: "s".to_owned(),
         output: "s_OUT".to_owned(),
         dtype: DataType::Fp32,
@@ -29,10 +30,16 @@ fn store_as(plan: ChunkPlan, slots: u32, storage: DataType) -> Store {
         initial: InitialValue { shape: Shape::new(&[4]), data: None },
         same_buffer: false,
         padding: None,
-    };
+    }
+}
+
+fn cache() -> ChunkCache {
+    ChunkCache::new(Budget::new(u64::MAX), || Time(0))
+}
+
+fn store_as(plan: ChunkPlan, slots: u32, storage: DataType) -> Store {
     let device: Arc<dyn Device> = Arc::new(Host);
-    let cache = ChunkCache::new(Budget::new(u64::MAX), || Time(0));
-    let mut store = Store::new(&device, vec![spec], slots, false, cache).unwrap();
+    let mut store = Store::new(&device, vec![spec(storage)], slots, false, cache()).unwrap();
     store.plan_chunks(plan).unwrap();
     store
 }
@@ -147,6 +154,22 @@ fn states_kept_as_halves_take_half_the_memory_in_every_chunk() {
     let (whole, halves) = (grown(DataType::Fp32), grown(DataType::Fp16));
     assert_eq!((whole[0], whole[1111]), (512 * ROW, 1112 * ROW));
     assert!(whole.iter().zip(&halves).all(|(whole, half)| *whole == 2 * half), "{halves:?}");
+}
+
+/// An accelerator is tried with a chunk, which the plan replaces.
+#[test]
+fn a_dropped_store_leaves_no_idle_bytes() {
+    for device in [Arc::new(Host) as Arc<dyn Device>, StandIns::new(1, 1 << 30).open(0).unwrap()] {
+        let cache = cache();
+        let mut store = Store::new(&device, vec![spec(DataType::Fp32)], 1112, false, cache.clone()).unwrap();
+        store.plan_chunks(example()).unwrap();
+        store.init(7).unwrap();
+        store.init(3).unwrap();
+        store.free(3).unwrap();
+        assert_eq!(cache.idle(), 7 * ROW, "{:?}", device.place());
+        drop(store);
+        assert_eq!(cache.idle(), 0, "{:?}", device.place());
+    }
 }
 
 #[test]

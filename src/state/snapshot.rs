@@ -40,16 +40,26 @@ pub(super) fn file<'a>(
     let mut header: HashMap<String, String> = metadata.clone().into_iter().collect();
     let mut views = Vec::with_capacity(values.len());
     for (spec, (shape, bytes)) in specs.zip(values) {
-        let (dtype, dims) = match stored(spec.dtype) {
-            Some(dtype) => (dtype, shape.0.iter().filter_map(|d| usize::try_from(*d).ok()).collect()),
-            None => {
-                header.insert(format!("{SHAPE_OF}{}", spec.input), shape.to_string());
-                (Dtype::U8, vec![bytes.len()])
-            }
-        };
-        views.push((spec.input.clone(), TensorView::new(dtype, dims, bytes)?));
+        views.push((spec.input.clone(), view(&mut header, &spec.input, (spec.dtype, shape), bytes)?));
     }
     Ok(serialize(views, Some(header))?)
+}
+
+/// A tensor of a file. A tensor of BYTES is in wire form there, and the header has its shape.
+pub(super) fn view<'a>(
+    header: &mut HashMap<String, String>,
+    name: &str,
+    (dtype, shape): (DataType, &Shape),
+    bytes: &'a [u8],
+) -> Result<TensorView<'a>, SnapshotError> {
+    let (dtype, dims) = match stored(dtype) {
+        Some(dtype) => (dtype, shape.0.iter().filter_map(|d| usize::try_from(*d).ok()).collect()),
+        None => {
+            header.insert(format!("{SHAPE_OF}{name}"), shape.to_string());
+            (Dtype::U8, vec![bytes.len()])
+        }
+    };
+    Ok(TensorView::new(dtype, dims, bytes)?)
 }
 
 /// The header of a snapshot, if it fits these states.
@@ -111,7 +121,7 @@ pub(super) fn parse(text: &str) -> Option<Shape> {
 }
 
 /// The file's type for an element type; `None` for BYTES.
-pub(super) fn stored(dtype: DataType) -> Option<Dtype> {
+fn stored(dtype: DataType) -> Option<Dtype> {
     Some(match dtype {
         DataType::Bool => Dtype::BOOL,
         DataType::Uint8 => Dtype::U8,

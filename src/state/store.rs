@@ -151,6 +151,14 @@ impl Store {
         Ok(())
     }
 
+    /// Gives the memory of free slots back to the system, if states and kept memory exceed their limit. No run may be in progress.
+    pub fn release_idle(&mut self) {
+        if self.cache.unwanted_idle() > 0 {
+            let slots = &self.slots;
+            self.arena.release_idle(|slot| !slots.view(slot).live);
+        }
+    }
+
     /// Releases the memory for batches if no slot is in use. An accelerator keeps it, because releasing stalls its work.
     fn keep_batch_buffers(&mut self) -> Result<(), DeviceError> {
         if self.device.place() != DeviceId::Host {

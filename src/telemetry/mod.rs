@@ -10,7 +10,7 @@
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
 //! - [`InlineGate`]: whether work is short enough for a connection's thread · [`OwnTime`]: the time of work, without the time of other
 //!   threads.
-//! - [`RunLog`]: lines about the runs of one model.
+//! - [`RunLog`]: lines about the runs of one model · [`QuietLine`]: a line that is written once in ten seconds.
 //! - [`log`]: the log and its levels.
 
 mod cached;
@@ -30,6 +30,7 @@ mod names;
 mod own_time;
 mod peer_limit;
 pub mod plugins;
+mod quiet_line;
 mod request_counters;
 mod run_log;
 mod server_gauges;
@@ -53,6 +54,7 @@ pub use metrics::Metrics;
 pub use own_time::OwnTime;
 pub use peer_limit::PeerLimit;
 pub use plugins::{Hook, PluginMetrics};
+pub use quiet_line::QuietLine;
 pub use request_counters::{RefusedByModel, RequestCounters};
 pub use run_log::RunLog;
 pub use spans::{SpanCounters, SpanLoss};

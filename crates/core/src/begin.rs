@@ -43,7 +43,7 @@ impl Core {
             return Ok(());
         }
         if submit.dialect.full == WhenFull::Refuse {
-            return Err(Refusal::TooMany { limit: load.spec.all_slots() });
+            return Err(Refusal::TooMany { limit: load.slots() });
         }
         if waiting - free >= limits.backlog
             || load.backlog_bytes.saturating_add(submit.meta.bytes) > limits.backlog_bytes

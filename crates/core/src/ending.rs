@@ -61,6 +61,11 @@ impl EndReason {
         EndReason::DeviceLost,
         EndReason::NoSlot,
     ];
+
+    /// Whether the sequence may go on from a state that is kept outside its slot: this server lost the sequence, and no client ended it.
+    pub fn leaves_stored_state(self) -> bool {
+        matches!(self, EndReason::Fenced | EndReason::DeviceLost)
+    }
 }
 
 /// The record of a sequence that has ended.

@@ -20,6 +20,11 @@ impl Shape {
         self.0.iter().try_fold(1u64, |n, d| n.checked_mul(*d))
     }
 
+    /// The bytes of all elements, each of this size; `None` if they do not fit 64 bits.
+    pub fn bytes(&self, element: usize) -> Option<u64> {
+        self.elements()?.checked_mul(element as u64)
+    }
+
     /// This shape with `dim` inserted at `axis`, or at the end if `axis` is beyond it.
     pub fn with(&self, axis: usize, dim: u64) -> Shape {
         Shape(inserted(&self.0, axis, dim))
@@ -173,6 +178,7 @@ mod tests {
     #[test]
     fn hostile_shapes_have_no_element_count() {
         assert_eq!(Shape::new(&[1 << 40, 1 << 40]).elements(), None);
+        assert_eq!([1, 8].map(|size| Shape::new(&[1 << 61]).bytes(size)), [Some(1 << 61), None]);
         assert_eq!(Shape::new(&[0, u64::MAX]).elements(), Some(0));
         assert_eq!(Shape::new(&[]).elements(), Some(1));
     }

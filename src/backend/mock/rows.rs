@@ -42,7 +42,7 @@ fn check<'a>(port: &'a Port, feed: &Feed<'a>) -> Result<(&'a str, &'a Shape, &'a
         let (port, dims, got) = (&port.name, &port.dims, feed.shape);
         return Err(BackendError(format!("input '{port}' takes {dims}, but got {} {got}", feed.dtype)));
     }
-    let want = feed.dtype.size().and_then(|size| feed.shape.elements()?.checked_mul(size as u64));
+    let want = feed.dtype.size().and_then(|size| feed.shape.bytes(size));
     if want.is_some_and(|want| want != bytes.len() as u64) {
         return Err(BackendError(format!(
             "input '{}' has {} bytes for the shape {}",

@@ -1,7 +1,7 @@
 //! Caches the descriptions of callers' memory that a port has used. A description holds address, shape and length, but no data. The same
 //! three need the same description, even if the memory has a new owner.
 
-use sequor_core::{DataType, Shape};
+use sequor_core::Shape;
 
 use super::value::OnnxValue;
 use crate::backend::{BackendError, Port};
@@ -89,20 +89,15 @@ impl ValueCache {
 
 /// Checks size and alignment. ONNX Runtime would read past a buffer that is too short, and some kernels crash on unaligned ones.
 fn check_fit(port: &Port, address: u64, len: usize, shape: &Shape) -> Result<(), BackendError> {
-    let size = element_size(port.dtype);
-    let want = shape.elements().and_then(|n| n.checked_mul(size));
-    if want != Some(len as u64) {
+    let size = port.dtype.zero_size();
+    if shape.bytes(size) != Some(len as u64) {
         return Err(BackendError(format!(
             "'{}': {len} bytes are not a {} tensor of shape {shape}",
             port.name, port.dtype
         )));
     }
-    if !address.is_multiple_of(size) {
+    if !address.is_multiple_of(size as u64) {
         return Err(BackendError(format!("'{}' at {address:#x} is not aligned to {size} bytes", port.name)));
     }
     Ok(())
-}
-
-fn element_size(dtype: DataType) -> u64 {
-    dtype.zero_size() as u64
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sequor_core::{Dims, Shape};
+use sequor_core::{DataType, Dims, Shape};
 use sequor_proto::model_warmup::{Input, input::InputDataType};
 use sequor_proto::{ModelConfig, ModelWarmup};
 
@@ -40,8 +40,8 @@ pub(super) fn check(report: &mut Report<'_>, file_size: &dyn Fn(&Path) -> Option
 /// Checks that a sample fits the memory of any server: its configuration may come from a client.
 fn check_size(report: &mut Report<'_>, field: &str, sample: &ModelWarmup) {
     let row = sample.inputs.values().try_fold(0_u64, |bytes, input| {
-        let size = dtype::from_proto(input.data_type).map_or(1, |dtype| dtype.zero_size() as u64);
-        bytes.checked_add(shape(input).elements()?.checked_mul(size)?)
+        let size = dtype::from_proto(input.data_type).map_or(1, DataType::zero_size);
+        bytes.checked_add(shape(input).bytes(size)?)
     });
     let bytes = row.and_then(|row| row.checked_mul(u64::from(sample.batch_size.max(1))));
     if bytes.is_none_or(|bytes| bytes > MAX_SAMPLE_BYTES) {

@@ -23,7 +23,7 @@ use super::row_work::{CommittedRow, RowOutcome, RowWork, RunSize, RunTimes, Stat
 use super::run_error::RunError;
 use super::run_outputs::{fresh, splits};
 use super::slots::InstanceSlots;
-use super::submitted::{LostDevice, Submitted};
+use super::submitted::{LostDevice, Submitted, UnfinishedRun};
 
 #[derive(Debug)]
 pub(in crate::model) struct Executor {
@@ -78,6 +78,13 @@ impl Executor {
         self.lost.error()
     }
 
+    /// Finds out whether the device is lost, if it failed while states were written to slots.
+    pub(in crate::model) fn check_slots(&mut self) {
+        if std::mem::take(&mut self.slots.has_failed_device) {
+            drop(UnfinishedRun::new(&self.device, &self.lost));
+        }
+    }
+
     /// Memory for the inputs of a batch. Each batch in flight needs its own.
     pub(in crate::model) fn staging(&self) -> Result<Staging, RunError> {
         Ok(Staging::new(&self.device, &self.load.settings)?)
@@ -106,23 +113,12 @@ impl Executor {
         if let Some(error) = self.lost.error() {
             return Err(error.clone().into());
         }
-        let mut held = RunMemory::default();
-        let asked = self.ask(staging, batch, times, &mut held).and_then(|(at, bound, ran)| {
-            let rows = self.commit(at, batch, &bound, &mut held);
-            let committed = Instant::now();
-            times.state_out += committed - ran;
-            Ok((rows?, committed))
-        });
-        match asked {
-            Ok((rows, at)) => self.submitted(batch, rows, at, held),
-            Err(error) => {
-                // All work must be over before its memory is used again.
-                if let Err(failed) = self.device.fence().and_then(|fence| self.device.wait(fence)) {
-                    self.lost.lose(&failed, held);
-                }
-                Err(error)
-            }
-        }
+        let mut run = UnfinishedRun::new(&self.device, &self.lost);
+        let (at, bound, ran) = self.ask(staging, batch, times, &mut run.held)?;
+        let rows = self.commit(at, batch, &bound, &mut run.held);
+        let committed = Instant::now();
+        times.state_out += committed - ran;
+        self.submitted(batch, rows?, committed, run.finish())
     }
 
     fn submitted(

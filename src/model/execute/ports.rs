@@ -196,6 +196,6 @@ fn known(settings: &ModelSettings, sink: Sink, rows: u64) -> Option<(Shape, usiz
             if settings.max_batch_size > 0 { shape.with(0, rows) } else { shape }
         }
     };
-    let bytes = shape.elements()?.checked_mul(output.dtype.size()? as u64)?;
+    let bytes = shape.bytes(output.dtype.size()?)?;
     Some((shape, usize::try_from(bytes).ok()?))
 }

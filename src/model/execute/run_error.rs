@@ -52,19 +52,27 @@ impl RunError {
 
     /// The device without enough memory and the bytes wanted, if that was the reason.
     pub(in crate::model) fn no_room(&self) -> Option<(DeviceId, usize)> {
-        let device = match self {
-            RunError::NoState(error) => return error.no_room(),
+        match self.device()? {
+            DeviceError::OutOfMemory { place, bytes } => Some((*place, *bytes)),
+            _ => None,
+        }
+    }
+
+    /// Whether the device reported a failure.
+    pub(super) fn has_failed_device(&self) -> bool {
+        matches!(self.device(), Some(DeviceError::Failed { .. }))
+    }
+
+    fn device(&self) -> Option<&DeviceError> {
+        match self {
+            RunError::NoState(error) => error.device(),
             RunError::Device(error)
             | RunError::State(StateError::Device(error))
-            | RunError::Batch(BatchError::Device(error)) => error,
+            | RunError::Batch(BatchError::Device(error)) => Some(error),
             RunError::Snapshot(error) => match &**error {
-                SnapshotError::State(StateError::Device(error)) => error,
-                _ => return None,
+                SnapshotError::State(StateError::Device(error)) => Some(error),
+                _ => None,
             },
-            _ => return None,
-        };
-        match device {
-            DeviceError::OutOfMemory { place, bytes } => Some((*place, *bytes)),
             _ => None,
         }
     }

@@ -21,6 +21,8 @@ pub(in crate::model) struct InstanceSlots {
     gpu: Option<(GpuMetrics, i64)>,
     /// Slots whose sequences got no state memory, until the slots are freed.
     without_memory: BTreeMap<u32, RunError>,
+    /// Whether the device failed while a state was written, since this was last asked for.
+    pub(super) has_failed_device: bool,
 }
 
 /// A state that replaces the model's own first state in a slot.
@@ -31,7 +33,8 @@ enum GivenState {
 
 impl InstanceSlots {
     pub(super) fn new(store: Store, grown: GrownStates, gpu: Option<GpuMetrics>) -> InstanceSlots {
-        InstanceSlots { store, grown, gpu: gpu.map(|gpu| (gpu, 0)), without_memory: BTreeMap::new() }
+        let gpu = gpu.map(|gpu| (gpu, 0));
+        InstanceSlots { store, grown, gpu, without_memory: BTreeMap::new(), has_failed_device: false }
     }
 
     /// Applies the slot operations that precede a run. `kept` finds the state that a request brought for its sequence. `first` returns, by
@@ -96,6 +99,7 @@ impl InstanceSlots {
         };
         match begun {
             Err(error) => {
+                self.has_failed_device |= error.has_failed_device();
                 // Another sequence must not read the slot's previous state.
                 if self.store.is_live(slot) {
                     self.free(slot);

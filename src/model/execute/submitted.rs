@@ -38,6 +38,39 @@ impl LostDevice {
     }
 }
 
+/// A run that is being submitted. If it is given up, by an error or a panic, the device first does all its work, because the memory of the run
+/// may then be used again. If the wait fails, the device is lost.
+#[derive(Debug)]
+pub(super) struct UnfinishedRun {
+    device: Arc<dyn Device>,
+    lost: Arc<LostDevice>,
+    pub(super) held: RunMemory,
+    is_finished: bool,
+}
+
+impl UnfinishedRun {
+    pub(super) fn new(device: &Arc<dyn Device>, lost: &Arc<LostDevice>) -> UnfinishedRun {
+        let (device, lost) = (Arc::clone(device), Arc::clone(lost));
+        UnfinishedRun { device, lost, held: RunMemory::default(), is_finished: false }
+    }
+
+    /// Returns its memory, because all of it is submitted.
+    pub(super) fn finish(mut self) -> RunMemory {
+        self.is_finished = true;
+        std::mem::take(&mut self.held)
+    }
+}
+
+impl Drop for UnfinishedRun {
+    fn drop(&mut self) {
+        if !self.is_finished
+            && let Err(failed) = self.device.fence().and_then(|fence| self.device.wait(fence))
+        {
+            self.lost.lose(&failed, std::mem::take(&mut self.held));
+        }
+    }
+}
+
 /// A submitted run, with the data for its second half.
 #[derive(Debug)]
 pub(in crate::model) struct Submitted {
@@ -101,4 +134,34 @@ fn outcomes(settings: &ModelSettings, rows: Vec<Option<CommittedRow>>, splits: V
     let mut rows: Vec<RowOutcome> = rows.into_iter().flatten().collect();
     rows.iter_mut().for_each(|row| crop_by_lengths(settings, row));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::device::Accelerators as _;
+    use crate::device::stand_in::StandIns;
+
+    /// The next run may get the memory that the device still writes for this one.
+    #[test]
+    fn a_run_that_panics_while_it_is_submitted_waits_for_the_device() {
+        let gpus = StandIns::new(1, 1 << 20);
+        let device = gpus.open(0).unwrap();
+        let lost = Arc::new(LostDevice::new(&device));
+        let panics = || {
+            catch_unwind(AssertUnwindSafe(|| {
+                let _run = UnfinishedRun::new(&device, &lost);
+                assert!(gpus.waits() > 9, "as the test wants");
+            }))
+        };
+        assert!(panics().is_err());
+        assert_eq!((gpus.waits(), lost.error()), (1, None));
+        drop(UnfinishedRun::new(&device, &lost).finish());
+        assert_eq!(gpus.waits(), 1);
+        gpus.break_down();
+        assert!(panics().is_err());
+        assert!(lost.error().is_some());
+    }
 }

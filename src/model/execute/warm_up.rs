@@ -206,7 +206,7 @@ fn of_states(
 }
 
 fn bytes_of(dtype: DataType, shape: &Shape) -> Result<usize, String> {
-    let bytes = shape.elements().and_then(|n| n.checked_mul(dtype.zero_size() as u64));
+    let bytes = shape.bytes(dtype.zero_size());
     bytes.and_then(|n| usize::try_from(n).ok()).ok_or_else(|| format!("{shape} is too large"))
 }
 

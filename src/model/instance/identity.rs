@@ -190,12 +190,13 @@ impl Identity {
     /// Takes the instance out of service if its device is lost. Before its batch is given back: it would fail, and so take the next one, sooner
     /// than any instance that works.
     pub(super) fn check_device(&self, lost: Option<&DeviceError>) {
-        let Some((error, left)) = lost.and_then(|e| Some((e, self.load.lose(self.instance.n, e.to_string())?))) else {
-            return;
-        };
+        let Some(error) = lost else { return };
         let (model, version, instance) = (&self.model.name, self.load.version, self.instance.n);
-        tracing::error!(model, version, instance, %error, left, "an accelerator has failed: its instance is out of service, and the sequences on it have ended; restart the server");
-        self.load.metrics.instance_lost();
+        if let Some(left) = self.load.lose(instance, error.to_string()) {
+            tracing::error!(model, version, instance, %error, left, "an accelerator has failed: its instance is out of service, and the sequences on it have ended; restart the server");
+            self.load.metrics.instance_lost();
+        }
+        // The last instance still gets sequences. Each of them ends like those before it.
         self.model.instance_lost(self.instance);
     }
 

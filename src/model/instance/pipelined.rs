@@ -11,7 +11,7 @@ use super::batch_run::{BatchRun, one_by_one};
 use super::identity::Identity;
 use super::in_flight::{InFlight, InFlightQueue};
 use crate::model::execute::{Executor, RunError, RunSize, RunTimes};
-use crate::model::sequences::{Step, TakenBatch};
+use crate::model::sequences::{FinishedBatch, Step, TakenBatch};
 use crate::sync::Thread;
 use crate::telemetry::StepPath;
 
@@ -46,8 +46,10 @@ impl Pipeline {
             step = match step {
                 Step::Run(taken) => {
                     let id = taken.batch.id;
-                    let next = identity.guard(id, || self.begin(identity, completion, taken));
-                    next.unwrap_or_else(|| identity.next())
+                    match identity.guard(id, || self.begin(identity, completion, taken)).flatten() {
+                        Some(finished) => identity.complete(finished),
+                        None => identity.next(),
+                    }
                 }
                 Step::Tidy(ops) => identity.tidy(&mut self.executor.slots, &ops),
                 Step::Ask(round, decider) => identity.ask(round, decider.as_ref()),
@@ -63,19 +65,21 @@ impl Pipeline {
         identity.end();
     }
 
-    /// Submits a batch and leaves it to the thread that waits. A batch that fails at once is run again row by row, and given back here.
-    fn begin(&mut self, identity: &Identity, completion: &Thread, mut taken: TakenBatch) -> Step {
+    /// Submits a batch and leaves it to the thread that waits. A batch that fails at once is run again row by row, and returned.
+    fn begin(&mut self, identity: &Identity, completion: &Thread, mut taken: TakenBatch) -> Option<FinishedBatch> {
         let load = &identity.load;
         let permit = identity.admit(&mut taken, None);
         let (run, work) = BatchRun::begin(load, &mut self.executor.slots, taken);
+        self.executor.check_slots();
+        identity.check_device(self.executor.lost());
         if work.iter().flatten().next().is_none() {
-            return identity.complete(run.end(load, Vec::new()));
+            return Some(run.end(load, Vec::new()));
         }
         let mut staging = match self.in_flight.staging().map_or_else(|| self.executor.staging(), Ok) {
             Ok(staging) => staging,
             Err(error) => {
                 let ran = work.iter().flatten().map(|_| Err(error.clone())).collect();
-                return identity.complete(run.end(load, ran));
+                return Some(run.end(load, ran));
             }
         };
         load.metrics.stepped(StepPath::HandedOver);
@@ -84,14 +88,14 @@ impl Pipeline {
             Ok(submitted) => {
                 self.in_flight.begin(InFlight { run, submitted, times, staging, permit });
                 completion.unpark();
-                identity.next()
+                None
             }
             Err(error) => {
                 load.ran(&RunSize::measure(&work).times(&times));
                 let ran = one_by_one(load, &mut self.executor, &mut staging, work, &error);
                 identity.check_device(self.executor.lost());
                 self.in_flight.give_back(staging);
-                identity.complete(run.end(load, ran))
+                Some(run.end(load, ran))
             }
         }
     }

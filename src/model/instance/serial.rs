@@ -83,6 +83,7 @@ impl SerialInstance {
                 }
             };
             running.staging.release_large();
+            running.executor.slots.store.release_idle();
             drop(running);
             let Some(until) = rest else { break };
             identity.sleep(until);
@@ -112,6 +113,7 @@ impl SerialInstance {
         let RunningInstance { executor, staging, is_warm, .. } = running;
         let load = &self.identity.load;
         let (run, work) = BatchRun::begin(load, &mut executor.slots, taken);
+        executor.check_slots();
         let runs_a_graph = work.iter().any(Option::is_some);
         let ran = self.attempt(executor, staging, work);
         self.identity.check_device(executor.lost());

@@ -15,7 +15,7 @@ use crate::config::model::settings::{
 use crate::error::{LoadError, LoadWarning, Refused};
 use crate::executor::{ExecutorHandle, ModelStep};
 use crate::model::request::AnswerRoom;
-use crate::model::runtime::LoadRates;
+use crate::model::runtime::{KeepsUnused, LoadRates};
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
 use crate::state::budget::HeldBytes;
@@ -339,6 +339,13 @@ impl ModelStep for LoadedModel {
         if let Some(handle) = self.handle(instance) {
             handle.thread.unpark();
         }
+    }
+}
+
+impl KeepsUnused for LoadedModel {
+    /// Each instance does it before it rests again.
+    fn release_idle_slots(&self) {
+        self.wake_all();
     }
 }
 

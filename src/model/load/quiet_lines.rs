@@ -1,28 +1,19 @@
 //! Limits the rate of log lines that name a model.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::sync::Mutex;
+use crate::telemetry::QuietLine;
 
-/// Minimum time between two lines about one model.
-const QUIET: Duration = Duration::from_secs(10);
-
-/// By model: the number of events since the last line, and the time of that line.
+/// A line for each model.
 #[derive(Debug, Default)]
-pub(super) struct QuietLines(Mutex<HashMap<String, (u64, Option<Instant>)>>);
+pub(super) struct QuietLines(Mutex<HashMap<String, QuietLine>>);
 
 impl QuietLines {
-    /// Counts events of a model. If the next line is due, returns the number of events since the last line.
+    /// Counts events of a model. If the next line about it is due, returns the number of events since the last one.
     pub(super) fn count(&self, model: &str, events: u64, now: Instant) -> Option<u64> {
-        let mut held = self.0.lock();
-        let (count, written) = held.entry(model.to_owned()).or_default();
-        *count += events;
-        if written.is_some_and(|at| now.saturating_duration_since(at) < QUIET) {
-            return None;
-        }
-        *written = Some(now);
-        Some(std::mem::take(count))
+        self.0.lock().entry(model.to_owned()).or_default().count(events, now)
     }
 }
 
@@ -31,10 +22,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_model_has_one_line_in_ten_seconds_with_the_number_of_events() {
-        let (lines, start) = (QuietLines::default(), Instant::now());
-        let after = |model, events, seconds| lines.count(model, events, start + Duration::from_secs(seconds));
-        assert_eq!([after("a", 2, 0), after("a", 3, 9), after("b", 1, 9)], [Some(2), None, Some(1)]);
-        assert_eq!([after("a", 4, 10), after("a", 1, 11), after("a", 1, 30)], [Some(7), None, Some(2)]);
+    fn each_model_has_a_line_of_its_own() {
+        let (lines, now) = (QuietLines::default(), Instant::now());
+        assert_eq!(
+            [("a", 2), ("a", 3), ("b", 1)].map(|(model, n)| lines.count(model, n, now)),
+            [Some(2), None, Some(1)]
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! One attempt to load a model, from the time it holds the model's gate until its outcome. It is all that changes the model's entry in the
-//! catalog meanwhile. A failed attempt leaves what the entry says of the loads in service as it was.
+//! catalog meanwhile. An attempt that panics has failed. A failed attempt leaves what the entry says of the loads in service as it was.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -125,5 +125,30 @@ impl<'a> LoadAttempt<'a> {
                 entry.tried_members.clone_from(&self.members);
             }
         });
+    }
+}
+
+impl Drop for LoadAttempt<'_> {
+    fn drop(&mut self) {
+        // Without an outcome, it has panicked.
+        if self.catalog.edit(self.name(), |entry| entry.loading) {
+            self.fail(&vec![LoadError::Runtime("the load has panicked: see the server's log".to_owned())]);
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_without_an_outcome_has_failed() {
+        let (catalog, gate) = (Catalog::default(), Mutex::new(()));
+        drop(LoadAttempt::begin(&catalog, gate.lock(), LoadRequest::new("sum", Path::new("/nowhere"), None)));
+        assert!(gate.try_lock().is_some());
+        catalog.edit("sum", |entry| assert!(!entry.loading && !entry.faults.is_empty()));
     }
 }

@@ -14,7 +14,7 @@ use crate::error::LoadError;
 use crate::model::catalog::{Catalog, CatalogEntry, ModelSource, directories_of, model_directories};
 use crate::model::decide::Deciders;
 use crate::model::load::LoadedModel;
-use crate::model::runtime::{StartGate, Timer};
+use crate::model::runtime::{KeepsUnused, StartGate, Timer};
 use crate::model::sequences::carry::Handover;
 use crate::model::sequences::{EnsembleParts, Member, ModelScheduler, restart};
 use crate::recording::Recorder;
@@ -275,6 +275,8 @@ impl ModelLoader {
                 let members = members.into_iter().map(|member| member as Arc<dyn Member>).collect();
                 model.bind_members(load.key, members, ensemble.max_in_flight);
             }
+            let owner: Arc<dyn KeepsUnused> = Arc::<LoadedModel>::clone(&load);
+            self.resources.owners.add(Arc::downgrade(&owner));
             model.add(&load);
             scheduler.map_or(Ok(()), |scheduler| self.deciders.let_decide(&load, &scheduler))
         });

@@ -100,11 +100,10 @@ fn check_size(name: &str, tensor: &Tensor, batching: bool) -> Result<(), Invalid
     let got = tensor.data.len() as u64;
     let input = || name.to_owned();
     let Some(size) = tensor.dtype.size() else { return check_texts(input(), &tensor.shape, &tensor.data) };
-    let bytes = |shape: &Shape| shape.elements().and_then(|n| n.checked_mul(size as u64));
-    match bytes(&tensor.shape) {
+    match tensor.shape.bytes(size) {
         // A batch of no rows has no bytes; Triton calls that a mismatch with one row.
         Some(0) if batching && tensor.shape.0.first() == Some(&0) => {
-            let want = bytes(&tensor.shape.without(0)).unwrap_or(u64::MAX);
+            let want = tensor.shape.without(0).bytes(size).unwrap_or(u64::MAX);
             Err(Invalid::ByteSize { input: input(), want, got })
         }
         Some(want) if want == got => Ok(()),

@@ -1,5 +1,5 @@
-//! Periodic maintenance on the timer's thread: once a second it releases memory that was kept long enough. Once a minute it ends unused
-//! instances and removes metrics of things that are gone.
+//! Periodic maintenance on the timer's thread: once a second it releases memory that was kept long enough, and memory of free slots that other
+//! sequences need. Once a minute it ends unused instances and removes metrics of things that are gone.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -17,10 +17,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which unused instances and metrics are removed.
 const UNUSED: Duration = Duration::from_secs(60);
 
-/// An owner of instances that are kept for later use.
+/// An owner of something that is kept for later use.
 pub(in crate::model) trait KeepsUnused: Debug + Send + Sync {
     /// Ends the instances that have not been used since the last call.
-    fn release_unused(&self);
+    fn release_unused(&self) {}
+
+    /// Gives back memory of free slots, because states exceed their limit with it.
+    fn release_idle_slots(&self) {}
 }
 
 /// The owners that still exist. Clones share the list.
@@ -34,9 +37,8 @@ impl UnusedOwners {
         owners.push(owner);
     }
 
-    fn release(&self) {
-        let owners: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        owners.iter().for_each(|owner| owner.release_unused());
+    fn all(&self) -> Vec<Arc<dyn KeepsUnused>> {
+        self.0.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -48,6 +50,9 @@ pub(in crate::model) struct Upkeep {
     metrics: Metrics,
     next: Time,
     next_unused: Time,
+    /// The bytes of free slots at the last call, if they exceeded the limit. Slots smaller than a page keep their memory, so no instance is
+    /// woken again for these.
+    idle: u64,
 }
 
 impl Upkeep {
@@ -57,7 +62,7 @@ impl Upkeep {
         owners: UnusedOwners,
         metrics: Metrics,
     ) -> Upkeep {
-        Upkeep { chunk_cache, backend, owners, metrics, next: Time(0), next_unused: Time(0) }
+        Upkeep { chunk_cache, backend, owners, metrics, next: Time(0), next_unused: Time(0), idle: 0 }
     }
 
     /// Does the due maintenance, if a second has passed since the last call.
@@ -68,8 +73,12 @@ impl Upkeep {
         self.next = now + INTERVAL;
         if now >= self.next_unused {
             self.next_unused = now + UNUSED;
-            self.owners.release();
+            self.owners.all().iter().for_each(|owner| owner.release_unused());
             self.metrics.forget_unused(now);
+        }
+        let idle = self.chunk_cache.unwanted_idle();
+        if idle > std::mem::replace(&mut self.idle, idle) {
+            self.owners.all().iter().for_each(|owner| owner.release_idle_slots());
         }
         let states = self.chunk_cache.release_due(now);
         let tensors = self.backend.release_memory(now);

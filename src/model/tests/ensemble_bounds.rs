@@ -14,7 +14,7 @@ use crate::error::Failure;
 use crate::model::*;
 use crate::state::tier::{self, Tier as _};
 
-const PLAIN: &str = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INPUT' data_type: TYPE_INT32 dims: 1 } \
+pub(super) const PLAIN: &str = "backend: 'onnxruntime' max_batch_size: 4 input { name: 'INPUT' data_type: TYPE_INT32 dims: 1 } \
                      output { name: 'OUTPUT' data_type: TYPE_INT32 dims: 1 } instance_group { kind: KIND_CPU count: 1 }";
 
 fn answer(pending: Pending) -> Result<InferAnswer, Failure> {

@@ -15,7 +15,8 @@ use crate::device::stand_in::StandIns;
 use crate::error::Failure;
 use crate::model::*;
 use crate::state::tier::{
-    self, EndedState, FoundState, RunningTime, StateHead, Successions, Tier, TierChange, TierError, TierKey, TierUsage,
+    self, EndedState, FoundState, OwnRedis, RunningTime, SharedOptions, SharedStore, StateHead, Successions, Tier,
+    TierChange, TierError, TierKey, TierUsage,
 };
 use crate::telemetry::Metrics;
 
@@ -40,6 +41,8 @@ pub(super) struct Machine {
     disk: Arc<SlowDisk>,
     /// Its accelerators, if the model runs on them.
     gpus: Option<StandIns>,
+    /// The store, if servers share one.
+    redis: Option<OwnRedis>,
     pub(super) backend: MockBackend,
 }
 
@@ -152,6 +155,7 @@ impl Machine {
             equip: |_, _| {},
             disk: Arc::default(),
             gpus: None,
+            redis: None,
             backend: MockBackend::new(),
         };
         fs_err::create_dir_all(machine.model().join("1")).unwrap();
@@ -163,10 +167,22 @@ impl Machine {
 
     /// Runs the model on these accelerators.
     pub(super) fn on(self, gpus: &StandIns) -> Machine {
+        let gpus = Some(gpus.clone());
+        Machine { gpus, backend: MockBackend::new().with_stand_ins(), ..self.configured("KIND_CPU", "KIND_GPU") }
+    }
+
+    /// Lets its servers share a store.
+    pub(super) fn sharing(self) -> Machine {
+        Machine { redis: Some(OwnRedis::start()), ..self }
+    }
+
+    /// Changes the model's configuration.
+    pub(super) fn configured(self, from: &str, to: &str) -> Machine {
         let config = self.model().join("config.pbtxt");
         let text = fs_err::read_to_string(&config).unwrap();
-        fs_err::write(&config, text.replace("KIND_CPU", "KIND_GPU")).unwrap();
-        Machine { gpus: Some(gpus.clone()), backend: MockBackend::new().with_stand_ins(), ..self }
+        assert!(text.contains(from), "{text}");
+        fs_err::write(&config, text.replace(from, to)).unwrap();
+        self
     }
 
     /// Limits the bytes of states on disk.
@@ -224,12 +240,11 @@ impl Machine {
     }
 
     pub(super) fn serve_from(&self, state: &Path) -> Server {
-        let opened = tier::open(state, self.limit, Duration::ZERO).unwrap();
-        assert!(opened.set_aside.is_none(), "{:?}", opened.set_aside);
-        let epoch = opened.tier.next_epoch(1).unwrap();
-        let (tier, clock) = (Arc::new(SlowTier(opened.tier, Arc::clone(&self.disk))), self.clock.clone());
-        let store = Arc::new(SequenceStore::new(tier, epoch, clock.clone()).unwrap());
-        let first_id = Some(repository::first_id_of(epoch));
+        let (store, epoch) = match &self.redis {
+            Some(redis) => self.shared_store(redis),
+            None => self.own_store(state),
+        };
+        let (store, clock, first_id) = (Arc::new(store), self.clock.clone(), Some(repository::first_id_of(epoch)));
         let mut options = RepositoryOptions {
             reply_pool: 1 << 20,
             state_limit: self.memory,
@@ -245,6 +260,22 @@ impl Machine {
         (self.equip)(self.folder.path(), &repository);
         load(&repository, &self.model());
         Server { repository, stopped: false }
+    }
+
+    fn own_store(&self, state: &Path) -> (SequenceStore, u64) {
+        let opened = tier::open(state, self.limit, Duration::ZERO).unwrap();
+        assert!(opened.set_aside.is_none(), "{:?}", opened.set_aside);
+        let epoch = opened.tier.next_epoch(1).unwrap();
+        let tier = Arc::new(SlowTier(opened.tier, Arc::clone(&self.disk)));
+        (SequenceStore::new(tier, epoch, self.clock.clone()).unwrap(), epoch)
+    }
+
+    fn shared_store(&self, redis: &OwnRedis) -> (SequenceStore, u64) {
+        let url = format!("redis://127.0.0.1:{}", redis.1);
+        let (node, lease) = ("one of several".to_owned(), Duration::from_secs(60));
+        let shared = SharedStore::open(SharedOptions { shown: url.clone(), url, node, lease }).unwrap();
+        let epoch = shared.tier().next_epoch(1).unwrap();
+        (SequenceStore::of_servers(shared, epoch, self.clock.clone()).unwrap(), epoch)
     }
 
     /// The files that a machine has on its disk if the server dies now.

@@ -218,6 +218,40 @@ fn state_memory_is_taken_at_start_and_given_back_at_the_end() {
 }
 
 /// The table of a model's loads holds only its own loads. So the cost of a submit grows neither with the models nor with the reloads.
+/// Four slots of 2 MiB, and a limit of 16 MiB.
+#[test]
+fn free_slots_give_their_memory_back_once_other_sequences_need_it() {
+    const ELEMENTS: u64 = 1 << 18;
+    const SLOT: u64 = 2 << 20;
+    let fixture = Fixture::empty(16 << 20);
+    let config = CONFIG.replace("dims: [ 1 ]", &format!("dims: [ {ELEMENTS} ]"));
+    let config = config.replace("oldest { max_candidate_sequences: 4 }", "direct { }");
+    fs_err::write(fixture.model().join("config.pbtxt"), config).unwrap();
+    fs_err::write(fixture.model().join("1/model.onnx"), format!("accumulate INT32 dims={ELEMENTS}")).unwrap();
+    load(&fixture.repository, &fixture.model());
+    let step = |id, change: fn(&mut SequenceStep)| {
+        let mut request = request(id, 0, change);
+        let data = Bytes::from(vec![0; 4 * ELEMENTS as usize]);
+        request.inputs[0].tensor = Tensor { dtype: DataType::Int32, shape: Shape::new(&[1, ELEMENTS]), data };
+        drop(fixture.answer(request).unwrap());
+    };
+    (1..=4).for_each(|id| step(id, |s| s.start = true));
+    (2..=4).for_each(|id| step(id, |s| s.end = true));
+    let resources = &fixture.repository.0.resources;
+    let settles_at = |bytes| {
+        let since = std::time::Instant::now();
+        while resources.chunk_cache.idle() != bytes {
+            assert!(since.elapsed().as_secs() < 20, "{} bytes are idle", resources.chunk_cache.idle());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    settles_at(3 * SLOT);
+    let _others = resources.budget.take(7 * SLOT).unwrap();
+    fixture.repository.upkeep_after(std::time::Duration::from_secs(1));
+    settles_at(0);
+    step(1, |_| {});
+}
+
 #[test]
 fn the_table_of_loads_grows_neither_with_the_models_nor_with_the_reloads() {
     let fixture = Fixture::empty(u64::MAX);

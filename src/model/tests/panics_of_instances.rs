@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use sequor_core::{EndReason, Refusal, Shape};
+use sequor_core::{EndReason, Id, Refusal, Shape};
 
+use super::ensemble_bounds::PLAIN;
+use super::ensembles::{self, EnsembleRig, ensemble};
 use super::{CONFIG, Fixture, load, request};
 use crate::backend::mock::MockBackend;
 use crate::device::stand_in::StandIns;
@@ -126,4 +129,24 @@ fn a_panic_beside_a_run_ends_the_sequences_of_its_batch_and_no_others() {
         }
         assert_eq!(fixture.repository.live(), 0, "{place}");
     }
+}
+
+/// Its request fails, and leaves its place to the next one.
+#[test]
+fn a_panic_beside_a_run_fails_the_request_of_an_ensemble() {
+    let whole = ensemble("whole", &["part"], "max_inflight_requests: 1");
+    let rig = EnsembleRig::new(&[("whole", "", whole), ("part", "identity INT32", PLAIN.to_owned())]);
+    let limit = Arc::<PanickingLimit>::default();
+    rig.repository.limit_answers(Arc::clone(&limit) as Arc<dyn AnswerLimit>);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let send = |value| {
+        let pending = rig.repository.submit(ensembles::request("whole", 0, value, |s| s.id = Id::None)).unwrap();
+        let answered = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), pending).await });
+        answered.expect("an answer")
+    };
+    limit.0.store(true, Ordering::Release);
+    let lost = send(7).unwrap_err();
+    let is_lost = matches!(&lost, Failure::Member { why, .. } if matches!(**why, Failure::Internal(_)));
+    assert!(is_lost, "{lost:?}");
+    assert_eq!(send(8).unwrap().outputs[0].tensor.data[..], 8_i32.to_le_bytes());
 }

@@ -120,6 +120,55 @@ fn stored_sequences_of_a_failed_accelerator_go_on_after_a_restart() {
     assert_eq!(machine.serve().sum(7, 2, |_| {}), 42);
 }
 
+/// The stored state belongs to no server then, so another one continues from it at once.
+#[test]
+fn a_sequence_of_a_failed_accelerator_goes_on_on_another_server() {
+    let gpus = StandIns::new(1, 64 << 20);
+    let machine = Machine::new("step", OLDEST).on(&gpus).sharing();
+    let (first, second) = (machine.serve(), machine.serve());
+    first.sum(7, 40, start);
+    gpus.break_down();
+    assert!(matches!(first.send(7, 1, |_| {}), Err(Failure::Run(_))));
+    gpus.mend();
+    assert_eq!(second.sum(7, 2, |_| {}), 42);
+}
+
+/// The model has no other instance, so the failed ones take its steps.
+#[test]
+fn a_failed_accelerator_loses_no_sequence_that_was_in_the_store() {
+    let gpus = StandIns::new(1, 64 << 20);
+    let machine = Machine::new("step", OLDEST).on(&gpus);
+    let first = machine.serve();
+    (7..=10).for_each(|id| assert_eq!(first.sum(id, 40, start), 40));
+    first.stop();
+    let second = machine.serve();
+    assert_eq!(second.sum(7, 1, |_| {}), 41);
+    gpus.break_down();
+    for id in [8, 7, 9, 10, 8, 9] {
+        assert!(second.send(id, 1, |_| {}).is_err(), "{id}");
+    }
+    second.stop();
+    gpus.mend();
+    let third = machine.serve();
+    assert_eq!([7, 8, 9, 10].map(|id| third.send(id, 2, |_| {}).is_ok()), [true; 4]);
+}
+
+#[test]
+fn with_every_a_start_after_a_failure_of_the_accelerator_discards_the_stored_state() {
+    let gpus = StandIns::new(2, 64 << 20);
+    let machine = Machine::new("every\"\nevery = 3 # \"", OLDEST).on(&gpus).configured("count: 2", "count: 1");
+    let first = machine.serve();
+    first.sum(7, 40, start);
+    durable(&first, 7, 3);
+    gpus.break_one(0);
+    assert!(matches!(first.send(7, 1, |_| {}), Err(Failure::Run(_))));
+    assert_eq!(first.sum(7, 1, |s| (s.start, s.step) = (true, Some(1))), 1);
+    gpus.mend();
+    let after = machine.serve_from(&machine.crashed());
+    assert_eq!(after.resumable(), [(Id::from(7), 1)]);
+    assert_eq!(after.sum(7, 2, |s| s.step = Some(2)), 3);
+}
+
 #[test]
 fn idle_time_stops_while_no_server_runs() {
     let machine = Machine::new("drain", OLDEST);

@@ -283,3 +283,14 @@ fn a_step_that_waits_for_the_disk_at_shutdown_gets_no_earlier_answer() {
     }
     assert_eq!(second.sum(7, 1, |s| s.step = Some(5)), 5);
 }
+
+/// Seven states of 4 bytes and seven answers of 4 bytes are beyond the memory of 50 bytes. With the next state, 10 bytes are missing.
+#[test]
+fn an_answer_that_leaves_with_its_state_makes_room_as_well() {
+    let machine = Machine::new("every\"\nevery = 1000 # \"", OLDEST).with_memory(50);
+    let server = machine.serve();
+    (1..=7).for_each(|id| assert_eq!(server.sum(id, 10, start), 10));
+    (1..=7).for_each(|id| assert_eq!(server.sum(id, 1, |s| s.step = Some(2)), 11));
+    assert_eq!([server.sum(8, 10, start), server.sum(8, 1, |_| {})], [10, 11]);
+    assert_eq!(server.resumable(), [1, 2].map(|id| (Id::from(id), 2)));
+}

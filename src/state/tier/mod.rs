@@ -33,6 +33,8 @@ pub use disk::DiskTier;
 pub use error::TierError;
 pub use folder::{OpenedStore, open};
 pub use record::{EndedState, IdleTime, StateHead, TierKey};
+#[cfg(test)]
+pub(crate) use shared::OwnRedis;
 pub use shared::{
     ClaimFailure, ClaimOutcome, ClaimTask, HandoverState, LeaseClock, SharedHost, SharedOptions, SharedSequence,
     SharedStore, SharedTier, SharedUsage, UnownedSequence,

@@ -22,7 +22,7 @@ use crate::sync::Mutex;
 use crate::tensor::{NamedTensor, Tensor};
 
 use super::members::{FlowHost, Member, MemberCall, MemberSequences, Reservation, SequenceHolder, SlotGrant};
-use super::reply_to::{Reply, ReplyTo, StepReply};
+use super::reply_to::{Reply, ReplyTo, StepOfFlow, StepReply};
 
 /// The members of one load of an ensemble.
 #[derive(Debug)]
@@ -343,7 +343,7 @@ impl EnsembleFlow {
 
     fn reply_to(self: &Arc<Self>, step: usize) -> ReplyTo {
         let flow: Arc<EnsembleFlow> = Arc::clone(self);
-        ReplyTo::Step(flow, step)
+        ReplyTo::Step(StepOfFlow { flow, step })
     }
 
     /// The request to a member: id, sequence, priority, timeout and parameters of the client's request, with the inputs of the step.

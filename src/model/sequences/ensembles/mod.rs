@@ -16,4 +16,4 @@ pub(in crate::model::sequences) use ensemble_flow::{EnsembleFlow, EnsembleMember
 pub(in crate::model::sequences) use members::{
     FlowHost, Followup, MemberCall, MemberSequences, MemberUses, Reservation, SequenceHolder, contains_itself,
 };
-pub(in crate::model::sequences) use reply_to::{Reply, ReplyTo};
+pub(in crate::model::sequences) use reply_to::{Reply, ReplyTo, StepOfFlow, lost};

@@ -22,15 +22,46 @@ pub(in crate::model) trait StepReply: Debug + Send + Sync {
 #[derive(Debug)]
 pub(in crate::model) enum ReplyTo {
     Surface(oneshot::Sender<Reply>),
-    Step(Arc<dyn StepReply>, usize),
+    Step(StepOfFlow),
+}
+
+/// The failure of a request that nothing can answer any more.
+pub(in crate::model::sequences) fn lost() -> Failure {
+    Failure::Internal("the request was lost in the server".to_owned())
+}
+
+/// A step of an ensemble's request.
+#[derive(Debug, Clone)]
+pub(in crate::model) struct StepOfFlow {
+    pub(in crate::model::sequences) flow: Arc<dyn StepReply>,
+    pub(in crate::model::sequences) step: usize,
+}
+
+impl StepOfFlow {
+    fn send(self, reply: Reply, compute: &RunTimes, thread: Option<&ExecutorHandle>) {
+        self.flow.answered(self.step, reply, compute, thread);
+    }
+
+    /// Answers a step whose request was lost in a panic.
+    pub(in crate::model::sequences) fn lose(self, thread: Option<&ExecutorHandle>) {
+        self.send(Err(lost()), &RunTimes::default(), thread);
+    }
 }
 
 impl ReplyTo {
+    /// The step that it is the answer to, if an ensemble waits for it.
+    pub(in crate::model::sequences) fn step(&self) -> Option<&StepOfFlow> {
+        match self {
+            ReplyTo::Surface(_) => None,
+            ReplyTo::Step(step) => Some(step),
+        }
+    }
+
     pub(in crate::model::sequences) fn send(self, reply: Reply, compute: &RunTimes, thread: Option<&ExecutorHandle>) {
         match self {
             // The client may have gone, which is not an error.
             ReplyTo::Surface(sender) => drop(sender.send(reply)),
-            ReplyTo::Step(flow, step) => flow.answered(step, reply, compute, thread),
+            ReplyTo::Step(step) => step.send(reply, compute, thread),
         }
     }
 }

@@ -9,7 +9,7 @@ use sequor_core::Req;
 use tokio::sync::oneshot;
 
 use crate::error::Failure;
-use crate::model::sequences::ensembles::Reply;
+use crate::model::sequences::ensembles::{Reply, lost};
 use crate::model::sequences::gate::{GatePlace, SubmittedRequest};
 use crate::model::sequences::scheduler::ModelScheduler;
 
@@ -48,10 +48,6 @@ impl Pending {
             }
         }
     }
-}
-
-fn lost() -> Failure {
-    Failure::Internal("the request was lost in the server".to_owned())
 }
 
 impl Future for Pending {

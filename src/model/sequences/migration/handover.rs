@@ -91,12 +91,12 @@ fn local_sequence(model: &ModelScheduler, id: &Id) -> LocalSequence {
     }
 }
 
-/// Releases an id without a sequence. Other servers learn how its last sequence ended. If that sequence was dropped because the
-/// lease had lapsed, perhaps no other server has taken it over. Then its next step continues from its stored state.
+/// Releases an id without a sequence. Other servers learn how its last sequence ended. If that sequence was lost here, its next step
+/// continues from its stored state, unless another server has taken it over.
 fn unused(table: &Table, model: &str, id: &Id) -> TierChange {
     let ended = table.core.end_of(id).map(|stone| table.ended_state(stone));
-    let is_fenced = ended.as_ref().is_some_and(|ended| ended.why == EndReason::Fenced);
-    let left = if is_fenced { Released::AsStored { ended } } else { Released::Nothing { ended } };
+    let stays = ended.as_ref().is_some_and(|ended| ended.why.leaves_stored_state());
+    let left = if stays { Released::AsStored { ended } } else { Released::Nothing { ended } };
     TierChange::Release { key: TierKey::new(model, id), left }
 }
 

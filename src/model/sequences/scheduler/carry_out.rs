@@ -115,6 +115,9 @@ fn after_answers<H: ActionHost>(host: &Arc<H>, rare: RareActions, thread: Option
     for (holder, why) in rare.lost_members {
         holder.end(why);
     }
+    for step in rare.lost_steps {
+        step.lose(thread);
+    }
     for (reservation, req, seq) in rare.granted {
         reservation.grant(req, seq, thread);
     }

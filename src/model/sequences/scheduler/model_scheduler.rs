@@ -281,8 +281,8 @@ impl ModelScheduler {
         actions
     }
 
-    /// Gives back a batch whose requests were lost in a panic. Their clients learn it because nothing can answer them any more. What the run
-    /// left of the states is not known, so their sequences end.
+    /// Gives back a batch whose requests were lost in a panic. Their clients learn it because nothing can answer them any more; the table
+    /// knows those of ensembles. What the run left of the states is not known, so their sequences end.
     pub(in crate::model) fn lose(self: &Arc<Self>, batch: BatchId) {
         self.change(|table, now| {
             for seq in table.core.sequences_in(batch) {

@@ -7,7 +7,7 @@ use sequor_core::{EndReason, Id, Instance, LoadId, Observed, Refusal, Req, Seq, 
 
 use crate::executor::{AnswerBatch, ExecutorHandle};
 use crate::model::load::{LoadedModel, StateTier};
-use crate::model::sequences::ensembles::{MemberSequences, Reservation, SequenceHolder};
+use crate::model::sequences::ensembles::{MemberSequences, Reservation, SequenceHolder, StepOfFlow};
 use crate::model::sequences::jobs::{Job, LentRequest, PostTask, RecentRefusals};
 use crate::model::sequences::offloaded::{Forgotten, StoreTask};
 use crate::recording::Recorder;
@@ -90,6 +90,8 @@ pub(in crate::model::sequences) struct RareActions {
     pub(in crate::model::sequences) ended_ensembles: Vec<(Arc<MemberSequences>, EndReason)>,
     /// Sequences of ensembles for which a member has ended its own sequence.
     pub(in crate::model::sequences) lost_members: Vec<(SequenceHolder, EndReason)>,
+    /// Steps of ensembles whose requests were lost in a panic.
+    pub(in crate::model::sequences) lost_steps: Vec<StepOfFlow>,
 }
 
 impl DeferredActions {

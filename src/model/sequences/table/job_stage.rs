@@ -1,5 +1,6 @@
 //! The stage of a request between its submission and its answer. The table keeps the job in its stage.
 
+use crate::model::sequences::ensembles::StepOfFlow;
 use crate::model::sequences::jobs::Job;
 
 #[derive(Debug)]
@@ -8,8 +9,8 @@ pub(in crate::model::sequences) enum JobStage {
     Queued(Box<Job>),
     /// Its preparation is in progress. The job stays here, so that the request can be refused or cancelled meanwhile.
     Preparing(Box<Job>),
-    /// The thread that runs its batch has the job.
-    Running,
+    /// The thread that runs its batch has the job. If the job is lost in a panic, the ensemble that waits for it learns that from here.
+    Running(Option<StepOfFlow>),
     /// It has run, and its state is being made durable.
     Sealing(Box<Job>),
     /// It has run, and its answer is being postprocessed.
@@ -23,7 +24,7 @@ impl JobStage {
             JobStage::Queued(job) | JobStage::Preparing(job) | JobStage::Sealing(job) | JobStage::Posting(job) => {
                 Some(job)
             }
-            JobStage::Running => None,
+            JobStage::Running(_) => None,
         }
     }
 
@@ -32,7 +33,7 @@ impl JobStage {
             JobStage::Queued(job) | JobStage::Preparing(job) | JobStage::Sealing(job) | JobStage::Posting(job) => {
                 Some(job)
             }
-            JobStage::Running => None,
+            JobStage::Running(_) => None,
         }
     }
 
@@ -41,13 +42,14 @@ impl JobStage {
             JobStage::Queued(job) | JobStage::Preparing(job) | JobStage::Sealing(job) | JobStage::Posting(job) => {
                 Some(job)
             }
-            JobStage::Running => None,
+            JobStage::Running(_) => None,
         }
     }
 
     /// Takes the job for a run.
     pub(super) fn lend(&mut self) -> Option<Box<Job>> {
-        std::mem::replace(self, JobStage::Running).into_job()
+        let step = self.job()?.reply.step().cloned();
+        std::mem::replace(self, JobStage::Running(step)).into_job()
     }
 
     /// Moves a job that is in the table to another stage.

@@ -14,12 +14,11 @@ use crate::state::budget::{Budget, Ticket};
 use crate::state::tier::TierKey;
 use crate::tensor::Tensor;
 
-/// Whether a START finds a stored state of its id that is not listed as a sequence. A sequence that was dropped because this server was late
-/// leaves one, until the id is released.
+/// Whether a START finds a stored state of its id that is not listed as a sequence ([`EndReason::leaves_stored_state`]).
 fn leaves_state(durable: &LoadDurability, job: &Job) -> bool {
     let is_new = job.source.resumed.is_none() && job.source.replaces.is_none();
     let key = || TierKey::new(&job.load.settings.name, &job.id);
-    is_new && durable.store.shared().is_some() && durable.store.head(&key()).is_some()
+    is_new && durable.store.head(&key()).is_some()
 }
 
 /// The data of all live sequences.
@@ -74,7 +73,6 @@ pub(in crate::model::sequences) enum StateOrigin {
 pub(in crate::model::sequences) struct KeptAnswer {
     pub(in crate::model::sequences) outputs: Vec<Option<Tensor>>,
     /// Its bytes count against the limit of states: it stays as long as the state.
-    #[allow(dead_code, reason = "only its drop matters")]
     counted: Option<Ticket>,
 }
 
@@ -175,17 +173,21 @@ impl Live {
         }
     }
 
-    /// Records that it has ended. Takes its stored state, if the store must remove that. A sequence that was dropped because this server was
-    /// late goes on from its stored state, here or on another server. One whose accelerator failed does so after a restart.
+    /// Records that it has ended. Takes its stored state, if the store must remove that.
     pub(super) fn take_obsolete(&mut self, why: EndReason) -> Option<WrittenSequence> {
-        let stays = matches!(why, EndReason::Spilled | EndReason::Fenced | EndReason::DeviceLost)
-            || (self.is_forgotten && why == EndReason::End);
+        let stays =
+            why == EndReason::Spilled || why.leaves_stored_state() || (self.is_forgotten && why == EndReason::End);
         self.written.take().filter(|_| !stays)
     }
 
     /// Whether the store has its state of this step.
     pub(in crate::model::sequences) fn is_written(&self, step: u64) -> bool {
         self.written.as_ref().is_some_and(|of| of.has_state && !of.is_stale && of.durable == step)
+    }
+
+    /// Counted bytes of its kept answer.
+    pub(in crate::model::sequences) fn answer_bytes(&self) -> u64 {
+        self.kept.as_ref().and_then(|kept| kept.counted.as_ref()).map_or(0, Ticket::bytes)
     }
 
     /// Whether it has state memory of its own.

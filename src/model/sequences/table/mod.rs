@@ -33,6 +33,7 @@ pub(in crate::model::sequences) use deferred_actions::{DeferredActions, PolicyNo
 pub(in crate::model::sequences) use ensemble_stages::FlowTable;
 pub(in crate::model::sequences) use imports::Import;
 pub(in crate::model::sequences) use job_stage::JobStage;
+pub(in crate::model::sequences) use live_sequences::Live;
 pub(in crate::model::sequences) use model_table::Table;
 pub(in crate::model::sequences) use plugin_stages::PluginStages;
 pub(in crate::model::sequences) use recent_steps::StepRecord;

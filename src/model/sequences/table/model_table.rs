@@ -333,7 +333,15 @@ impl Table {
     }
 
     fn release(&mut self, now: Time, req: Req) -> Option<Event> {
-        let mut job = self.jobs.remove(req).and_then(JobStage::into_job)?;
+        let mut job = match self.jobs.remove(req)? {
+            JobStage::Running(step) => {
+                if let Some(step) = step {
+                    self.actions.rare().lost_steps.push(step);
+                }
+                return None;
+            }
+            stage => stage.into_job()?,
+        };
         if let Some(seq) = job.seq.filter(|seq| self.is_out_of_lease(*seq, &job)) {
             self.actions.refused.push((job, Refusal::Ended(EndReason::Fenced), true));
             return Some(Event::End(seq, EndReason::Fenced));
@@ -342,7 +350,9 @@ impl Table {
             self.recent.add((seq, self.live.get(seq).is_some()), &job.id, StepRecord::new(now, &job));
         }
         let kept = match &job.answer {
-            Some(Ok(outputs)) if job.counted => Some(KeptAnswer::new(outputs, self.budget.as_ref())),
+            Some(Ok(outputs)) if job.counted && job.seq.is_some_and(|seq| self.live.get(seq).is_some()) => {
+                Some(KeptAnswer::new(outputs, self.budget.as_ref()))
+            }
             _ => None,
         };
         let has_run = job.processed.as_ref().is_some_and(|processed| processed.has_run);

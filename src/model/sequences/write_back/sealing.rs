@@ -229,7 +229,9 @@ fn state_to_seal(table: &mut Table, now: Time, row: RowToSeal) -> Option<(Sealin
 /// Calls `with` with the table and a request that is being made durable.
 fn with_sealing<T>(table: &mut Table, req: Req, with: impl FnOnce(&mut Table, &Job) -> T) -> Option<T> {
     table.set_stage(req, JobStage::Sealing);
-    let JobStage::Sealing(job) = std::mem::replace(table.jobs.get_mut(req)?, JobStage::Running) else { return None };
+    let JobStage::Sealing(job) = std::mem::replace(table.jobs.get_mut(req)?, JobStage::Running(None)) else {
+        return None;
+    };
     let result = with(table, &job);
     if let Some(place) = table.jobs.get_mut(req) {
         *place = JobStage::Sealing(job);

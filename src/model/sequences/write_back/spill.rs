@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::executor::ModelStep as _;
 use crate::model::load::{LeaveRequest, Leaving, LeftState, LoadedModel, MailReply, SequenceStore, header};
 use crate::model::sequences::offloaded::{KeptSequence, MemoryWait, RefusedGrowth, UnwrittenFile};
-use crate::model::sequences::table::{BY_STORE, JobStage, SequenceLookup as _, Table};
+use crate::model::sequences::table::{BY_STORE, JobStage, Live, SequenceLookup as _, Table};
 use crate::state::SnapshotError;
 use crate::state::budget::{Budget, NoRoom, Ticket};
 use crate::state::tier::{StateHead, TierChange, TierKey};
@@ -68,7 +68,8 @@ fn victims(
             let Some(view) = table.core.view_of(seq).filter(is_free) else { continue };
             if table.core.state_of(seq).is_some() {
                 let bytes = load.state_bytes_of(view.state_bytes);
-                missing = missing.saturating_sub(bytes);
+                let answer = table.live(seq).map_or(0, Live::answer_bytes);
+                missing = missing.saturating_sub(bytes).saturating_sub(answer);
                 leaving += bytes;
                 victims.push((Arc::clone(load), view));
             }

@@ -90,8 +90,7 @@ impl DiskTier {
             Ok(Err(error)) => tier_error(&self.path, error.into()),
             Err(_) => self.contradicts(),
         };
-        // The store writes when it is closed, and may panic there as well.
-        let _ = catch_unwind(AssertUnwindSafe(move || drop(file)));
+        close(file);
         Err(failed)
     }
 
@@ -125,7 +124,7 @@ impl DiskTier {
             Ok(Err(error)) => tier_error(&self.path, error),
             Err(_) => self.contradicts(),
         };
-        drop(self.file.lock().take());
+        close(self.file.lock().take());
         Err(failed)
     }
 
@@ -149,6 +148,11 @@ impl DiskTier {
     fn contradicts(&self) -> TierError {
         TierError::Damaged { path: self.path.clone(), what: "its pages contradict each other".to_owned() }
     }
+}
+
+/// Closes the store. It writes then, and may panic there as well.
+fn close(file: impl Sized) {
+    let _ = catch_unwind(AssertUnwindSafe(move || drop(file)));
 }
 
 /// The key of the state that a change is of.
@@ -266,7 +270,7 @@ impl Tier for DiskTier {
     fn close(&self) {
         let _commit = self.commit.lock();
         self.kept.lock().closed = true;
-        drop(self.file.lock().take());
+        close(self.file.lock().take());
         // Last, so that the next server finds a complete file.
         drop(self.folder.lock().take());
     }

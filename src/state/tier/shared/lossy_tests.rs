@@ -7,7 +7,7 @@ use sequor_core::EndReason;
 
 use super::lossy_link::{LinkFault, LossyLink};
 use super::scripts::RecordScript;
-use super::tests::{LONG, OneServer, OwnRedis, key, put, put_mark, waiting};
+use super::tests::{LONG, OneServer, key, put, put_mark, waiting};
 use super::*;
 use crate::state::tier::contract::{Released, Tier as _, TierChange};
 use crate::state::tier::error::TierError;

@@ -35,6 +35,8 @@ mod listing;
 mod lossy_link;
 #[cfg(test)]
 mod lossy_tests;
+#[cfg(test)]
+mod own_redis;
 mod planned_write;
 mod rights;
 mod scripts;
@@ -48,5 +50,7 @@ pub use claims::{ClaimFailure, ClaimOutcome, ClaimTask};
 pub use host::{HandoverState, SharedHost, SharedUsage};
 pub use lease::LeaseClock;
 pub use listing::{SharedSequence, UnownedSequence};
+#[cfg(test)]
+pub(crate) use own_redis::OwnRedis;
 pub use shared_store::{SharedOptions, SharedStore};
 pub use shared_tier::SharedTier;

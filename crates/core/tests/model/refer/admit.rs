@@ -204,7 +204,8 @@ impl Refer {
             return Ok(());
         }
         if submit.dialect.full == WhenFull::Refuse {
-            return Err(Refusal::TooMany { limit: l.spec.slots() * u32::from(l.spec.instances) });
+            let in_service = l.inst.iter().filter(|inst| !inst.lost).count() as u32;
+            return Err(Refusal::TooMany { limit: l.spec.slots() * in_service });
         }
         let bytes = self.backlog_bytes(load);
         if waiting - self.free(load) >= limits.backlog || bytes + submit.meta.bytes > limits.backlog_bytes {
