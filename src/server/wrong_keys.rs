@@ -1,6 +1,7 @@
 //! Writes the audit log's lines about wrong keys, and limits their rate.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -10,9 +11,25 @@ use crate::telemetry::log::AUDIT;
 /// Minimum time between two lines about wrong keys.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The number of wrong keys since the last line, and the time of that line.
-#[derive(Debug, Default)]
-pub(super) struct WrongKeys(Mutex<(u64, Option<Instant>)>);
+/// The number of wrong keys since the last line, and the time of that line. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct WrongKeys(Arc<Mutex<(u64, Option<Instant>)>>);
+
+/// The counters of all listeners. A reload of the configuration keeps them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct WrongKeyCounters {
+    pub(super) http: ClientCounters,
+    pub(super) grpc: ClientCounters,
+    pub(super) operators: WrongKeys,
+}
+
+/// The counters of one listener for clients.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ClientCounters {
+    pub(super) keys: WrongKeys,
+    /// Wrong values of the headers of restricted groups.
+    pub(super) restricted: WrongKeys,
+}
 
 impl WrongKeys {
     /// Counts a wrong key, and writes a line if the minimum time has passed.
