@@ -134,7 +134,7 @@ impl Peer {
         }
     }
 
-    /// The peer as it is counted now. What is added to this value must be removed from it too.
+    /// The peer as it is counted now. Callers take from this value what they have added to it.
     pub(crate) fn now(&self) -> Peer {
         match &self.0 {
             PeerAccount::Later(later) => later.0.find(&later.1),
