@@ -34,9 +34,15 @@ pub struct Change {
 pub(crate) struct Changes(Mutex<VecDeque<Change>>);
 
 impl Changes {
+    /// Notes a change of what a client named. A long name is cut.
     pub(crate) fn note(&self, caller: &Caller, what: &'static str, on: &str, outcome: Result<(), &Status>) {
-        let Caller { name, address } = caller;
         let on = on.get(..on.floor_char_boundary(LONGEST_NAME)).unwrap_or_default();
+        self.note_whole(caller, what, on, outcome);
+    }
+
+    /// Notes a change of what the server named itself, for example the keys of its settings.
+    pub(crate) fn note_whole(&self, caller: &Caller, what: &'static str, on: &str, outcome: Result<(), &Status>) {
+        let Caller { name, address } = caller;
         match outcome {
             Ok(()) => tracing::info!(target: AUDIT, by = %name, from = %address, what, on, "done"),
             Err(status) => {

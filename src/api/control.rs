@@ -1,11 +1,13 @@
 //! The model repository for clients: index, load, unload. The repository decides whether clients may change it.
 
+use std::future::Future;
 use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sequor_proto::model_repository_parameter::ParameterChoice;
 use sequor_proto::repository_index_response::ModelIndex;
+use tokio::task::JoinError;
 
 use super::queued::QueuedBytesPermit;
 use super::{Api, Caller, Code, Status, triton};
@@ -87,9 +89,13 @@ pub(crate) async fn load_for_client(
     parameters: ControlParameters,
     permit: QueuedBytesPermit,
 ) -> Result<(), Status> {
-    let outcome = load(api, model.clone(), parameters, Some(permit)).await;
-    note(api, caller, "model load", &model, outcome.as_ref().copied());
-    outcome
+    let (api, caller) = (api.clone(), caller.clone());
+    to_its_end(async move {
+        let outcome = load(&api, model.clone(), parameters, Some(permit)).await;
+        note(&api, &caller, "model load", &model, outcome.as_ref().copied());
+        outcome
+    })
+    .await
 }
 
 pub(crate) async fn load(
@@ -187,9 +193,13 @@ pub(crate) async fn unload_for_client(
     model: String,
     parameters: ControlParameters,
 ) -> Result<(), Status> {
-    let outcome = unload(api, model.clone(), parameters).await;
-    note(api, caller, "model unload", &model, outcome.as_ref().copied());
-    outcome
+    let (api, caller) = (api.clone(), caller.clone());
+    to_its_end(async move {
+        let outcome = unload(&api, model.clone(), parameters).await;
+        note(&api, &caller, "model unload", &model, outcome.as_ref().copied());
+        outcome
+    })
+    .await
 }
 
 /// Records a change by a client. If clients may not control models, nothing is recorded, because refusals would push changes of operators
@@ -225,7 +235,20 @@ pub(crate) async fn aside<T: Send + 'static>(
     off_socket(move || work().map_err(|failure| triton::status(&failure))).await
 }
 
-async fn off_socket<T: Send + 'static>(work: impl FnOnce() -> Result<T, Status> + Send + 'static) -> Result<T, Status> {
-    let ended = |error| Status::new(Code::Internal, "internal", format!("the server did not get to its end: {error}"));
-    tokio::task::spawn_blocking(work).await.map_err(ended)?
+/// The same, for work that refuses in the words of its caller.
+pub(crate) async fn off_socket<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| cut_short(&error))?
+}
+
+/// Runs a change with its audit line to its end, even if the client no longer waits. A handler's own future ends with its connection.
+pub(crate) async fn to_its_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, Status>> + Send + 'static,
+) -> Result<T, Status> {
+    tokio::spawn(change).await.map_err(|error| cut_short(&error))?
+}
+
+fn cut_short(error: &JoinError) -> Status {
+    Status::new(Code::Internal, "internal", format!("the server did not get to its end: {error}"))
 }

@@ -2,7 +2,7 @@
 //!
 //! A peer is identified by its key or certificate name. Without a name, its address identifies it (for IPv6, the /64 network). Without a
 //! maximum, nothing is counted or looked up. A reload of the configuration may set the first maximum: then requests count from the next one of each
-//! connection on, and sequences from their START.
+//! connection, stream and WebSocket on, and sequences from their START.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,7 +22,16 @@ pub(crate) struct Peers(Arc<Accounts>);
 
 /// One peer. Clones share its account; the default has no maximum.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Peer(Option<Arc<Account>>);
+pub(crate) struct Peer(PeerAccount);
+
+#[derive(Debug, Clone, Default)]
+enum PeerAccount {
+    #[default]
+    Uncounted,
+    Counted(Arc<Account>),
+    /// The peer of a stream or WebSocket that was opened while no client had a maximum. Its account is looked up for each request.
+    Later(Arc<(Peers, Arc<Caller>)>),
+}
 
 /// A request in flight, counted until this is dropped.
 #[derive(Debug)]
@@ -73,13 +82,13 @@ impl Peers {
 
     pub(crate) fn find(&self, caller: &Caller) -> Peer {
         if !self.is_limited() {
-            return Peer(None);
+            return Peer::default();
         }
         let accounts = &self.0;
         let key = PeerKey::of(caller);
         let mut by_key = accounts.by_key.lock();
         if let Some(account) = by_key.get(&key).and_then(Weak::upgrade) {
-            return Peer(Some(account));
+            return Peer(PeerAccount::Counted(account));
         }
         let account = Arc::new(Account {
             key: key.clone(),
@@ -89,7 +98,15 @@ impl Peers {
             queued: AtomicU64::new(0),
         });
         by_key.insert(key, Arc::downgrade(&account));
-        Peer(Some(account))
+        Peer(PeerAccount::Counted(account))
+    }
+
+    /// The peer of a stream or WebSocket. A maximum that is set later holds for it too.
+    pub(crate) fn find_for_stream(&self, caller: &Arc<Caller>) -> Peer {
+        match self.find(caller) {
+            Peer(PeerAccount::Uncounted) => Peer(PeerAccount::Later(Arc::new((self.clone(), Arc::clone(caller))))),
+            counted => counted,
+        }
     }
 
     /// Updates the metrics: the number of peers, and the largest amounts that one peer holds.
@@ -106,23 +123,50 @@ impl Peers {
 impl Peer {
     /// Whether its holdings are counted.
     pub(crate) fn is_counted(&self) -> bool {
-        self.0.is_some()
+        self.account().is_some()
+    }
+
+    /// The account, if its holdings are counted.
+    fn account(&self) -> Option<&Arc<Account>> {
+        match &self.0 {
+            PeerAccount::Counted(account) => Some(account),
+            PeerAccount::Uncounted | PeerAccount::Later(_) => None,
+        }
+    }
+
+    /// The peer as it is counted now. Callers take from this value what they have added to it.
+    pub(crate) fn now(&self) -> Peer {
+        match &self.0 {
+            PeerAccount::Later(later) => later.0.find(&later.1),
+            _ => self.clone(),
+        }
+    }
+
+    /// Finds the account, if there is a maximum by now. A holder of counted bytes must not call it.
+    pub(super) fn update(&mut self) {
+        if let PeerAccount::Later(later) = &self.0
+            && later.0.is_limited()
+        {
+            *self = later.0.find(&later.1);
+        }
     }
 
     /// Counts a request in flight, or refuses it.
     pub(crate) fn request(&self) -> Result<PeerRequest, ExceededLimit> {
-        let Some(account) = &self.0 else { return Ok(PeerRequest(Peer(None))) };
-        let limit = account.limits().in_flight_per_peer();
-        account.add(&account.in_flight, 1, limit).map_err(|_| {
-            account.refuse(PeerLimit::InFlight);
-            ExceededLimit::PeerInFlight { limit: limit.unwrap_or_default() }
-        })?;
-        Ok(PeerRequest(self.clone()))
+        let peer = self.now();
+        if let Some(account) = peer.account() {
+            let limit = account.limits().in_flight_per_peer();
+            account.add(&account.in_flight, 1, limit).map_err(|_| {
+                account.refuse(PeerLimit::InFlight);
+                ExceededLimit::PeerInFlight { limit: limit.unwrap_or_default() }
+            })?;
+        }
+        Ok(PeerRequest(peer))
     }
 
     /// Counts more bytes of a request that already holds `held` bytes, or refuses it. Zero bytes always fit.
     pub(super) fn add_queued(&self, bytes: u64, held: u64) -> Result<(), ExceededLimit> {
-        let Some(account) = self.0.as_ref().filter(|_| bytes > 0) else { return Ok(()) };
+        let Some(account) = self.account().filter(|_| bytes > 0) else { return Ok(()) };
         let limit = account.limits().queued_per_peer();
         account.add(&account.queued, bytes, limit).map_err(|used| {
             account.refuse(PeerLimit::Queued);
@@ -133,7 +177,7 @@ impl Peer {
 
     /// Counts bytes of an answer, even beyond the maximum.
     pub(crate) fn add_answer(&self, bytes: u64) {
-        if let Some(account) = &self.0 {
+        if let Some(account) = self.account() {
             account.queued.fetch_add(bytes, Ordering::Relaxed);
         }
     }
@@ -143,21 +187,23 @@ impl Peer {
     }
 
     pub(super) fn remove_queued(&self, bytes: u64) {
-        if let Some(account) = &self.0 {
+        if let Some(account) = self.account() {
             account.queued.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 
     /// The owner of the sequences that this peer starts, if they are counted.
     pub(super) fn owner(&self) -> Option<Arc<dyn SequenceOwner>> {
-        let account = self.0.as_ref()?;
-        Some(Arc::<Account>::clone(account))
+        match self.now().0 {
+            PeerAccount::Counted(account) => Some(account),
+            _ => None,
+        }
     }
 }
 
 impl Drop for PeerRequest {
     fn drop(&mut self) {
-        if let Some(account) = &self.0.0 {
+        if let Some(account) = self.0.account() {
             account.in_flight.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -217,8 +263,10 @@ impl Drop for Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::queued::QueuedBytes;
     use crate::config::server::file::ServerLimits;
     use crate::config::units::Size;
+    use crate::telemetry::kinds::Gauge;
 
     fn peers(limits: ServerLimits) -> Peers {
         Peers::new(LiveLimits::new(limits), &Metrics::new(false))
@@ -297,10 +345,41 @@ mod tests {
     }
 
     #[test]
+    fn the_first_maximum_holds_for_streams_that_are_open() {
+        let limits = LiveLimits::new(ServerLimits::default());
+        let peers = Peers::new(limits.clone(), &Metrics::new(false));
+        let stream = peers.find_for_stream(&Arc::new(caller(Caller::LOCAL, "127.0.0.1")));
+        let queued = QueuedBytes::new(u64::MAX, Gauge::default());
+        let (uncounted, mut body) = (stream.request().unwrap(), queued.permit(&stream));
+        let mut meter = queued.permit(&stream);
+        body.grow(7).unwrap();
+        assert!(stream.owner().is_none() && accounts(&peers) == 0);
+        limits.set(&ServerLimits {
+            sequences_per_peer: Some(1),
+            in_flight_per_peer: Some(1),
+            queued_per_peer: Some(Size(10)),
+            ..ServerLimits::default()
+        });
+        let first = stream.request().unwrap();
+        assert_eq!(stream.request().unwrap_err(), ExceededLimit::PeerInFlight { limit: 1 });
+        drop((uncounted, first));
+        assert!(stream.request().is_ok(), "what was not counted is not given back either");
+        let owner = stream.owner().unwrap();
+        owner.try_add().unwrap();
+        assert_eq!(stream.owner().unwrap().try_add(), Err(1));
+        body.grow(7).unwrap();
+        body.resize(0).unwrap();
+        body.grow(7).unwrap();
+        assert!(meter.grow(4).is_err() && meter.grow(3).is_ok());
+        drop((queued.answer(&stream, 5), body, meter, owner, stream));
+        assert_eq!(accounts(&peers), 0);
+    }
+
+    #[test]
     fn without_a_maximum_nothing_is_counted() {
         let peers = peers(ServerLimits::default());
         let peer = from(&peers, "127.0.0.1");
-        assert!(accounts(&peers) == 0 && peer.0.is_none() && peer.owner().is_none());
+        assert!(accounts(&peers) == 0 && !peer.is_counted() && peer.owner().is_none());
         assert!(peer.request().is_ok() && peer.add_queued(u64::MAX, 0).is_ok());
     }
 }

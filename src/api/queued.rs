@@ -25,7 +25,7 @@ struct QueuedCounter {
 #[derive(Debug)]
 pub(crate) struct QueuedBytesPermit {
     queued: QueuedBytes,
-    /// The client. The bytes also count against its own maximum.
+    /// The client. The bytes also count against its own maximum. It stays the same value while bytes are counted.
     peer: Peer,
     bytes: u64,
 }
@@ -60,9 +60,10 @@ impl QueuedBytes {
 
     /// Counts these bytes of an answer to this peer, even beyond the limit.
     pub(crate) fn answer(&self, peer: &Peer, bytes: u64) -> AnswerPermit {
+        let peer = peer.now();
         self.add_answer(bytes);
         peer.add_answer(bytes);
-        AnswerPermit { queued: self.clone(), peer: peer.clone(), bytes }
+        AnswerPermit { queued: self.clone(), peer, bytes }
     }
 
     /// The bytes of answers that clients have not taken.
@@ -126,6 +127,9 @@ impl QueuedBytesPermit {
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), ExceededLimit> {
         let limit = self.queued.limit();
         let needed = self.bytes.saturating_add(bytes);
+        if self.bytes == 0 {
+            self.peer.update();
+        }
         self.peer.add_queued(bytes, self.bytes)?;
         if let Err(used) = self.queued.add(bytes) {
             self.peer.remove_queued(bytes);

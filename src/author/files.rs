@@ -5,15 +5,20 @@ use std::path::{Path, PathBuf};
 use super::AuthorError;
 use crate::config::atomic_file::{self, SyncMode};
 
-/// The files below a folder with one of these extensions, sorted. Skips hidden folders, those of Python's caches, and `node_modules`.
+/// The files below a folder with one of these extensions, sorted. Skips hidden files and folders, those of Python's caches, and
+/// `node_modules`.
 pub(super) fn files_of(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, AuthorError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|e| AuthorError::file(folder, e))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let hidden = path.is_dir() && (name.starts_with(['.', '_']) || name == "node_modules");
-        if path.is_dir() && !hidden {
-            found.extend(files_of(&path, extensions)?);
+        if name.starts_with('.') {
+            continue;
+        }
+        if path.is_dir() {
+            if !name.starts_with('_') && name != "node_modules" {
+                found.extend(files_of(&path, extensions)?);
+            }
         } else if path.extension().is_some_and(|e| extensions.iter().any(|wanted| e == *wanted)) {
             found.push(path);
         }

@@ -49,3 +49,4 @@ pub use error::AuthorError;
 pub use language::Language;
 pub use machine::Machine;
 pub use project::Project;
+pub use sources::{SourceMarks, source_marks};

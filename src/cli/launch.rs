@@ -13,7 +13,7 @@ use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
 use crate::config::server::store_url::StoreUrl;
-use crate::config::server::{ListenAddress, Settings, Shown, file};
+use crate::config::server::{Connections, ListenAddress, Settings, Shown, file};
 use crate::model::repository::{epoch_now, first_id_of};
 use crate::model::{Repository, RepositoryOptions, SequenceStore};
 use crate::server::{
@@ -179,12 +179,20 @@ pub(super) fn server_options(
     })
 }
 
-/// The settings for operators, with the absolute path of the plug-in folder.
+/// The settings for operators, with the absolute path of the plug-in folder and the limits of connections that are in force.
 pub(super) fn shown(settings: &Settings) -> Vec<Shown> {
     let mut shown = settings.shown.clone();
     let folder = some(&settings.plugins.dir).and_then(|dir| std::path::absolute(dir).ok());
     if let Some((folder, row)) = folder.zip(shown.iter_mut().find(|row| row.key == "plugins.dir")) {
         row.value = toml::Value::String(folder.display().to_string()).to_string();
+    }
+    let Connections { max, per_peer, .. } = settings.connections;
+    for (key, value) in [("connections.max", max), ("connections.per_peer", per_peer)] {
+        let lowered = |row: &&mut Shown| row.key == key && row.value != value.to_string();
+        if let Some(row) = shown.iter_mut().find(lowered) {
+            row.value = value.to_string();
+            row.origin.push_str(", lowered by ulimit -n");
+        }
     }
     shown
 }

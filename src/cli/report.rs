@@ -112,14 +112,14 @@ fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Setti
         [a, b] => format!("{a} and {b} are refused (above)"),
         more => format!("{} models are refused (above)", more.len()),
     };
-    match (repository.complete(), settings.strict_readiness) {
+    match (repository.complete(), repository.ready()) {
         _ if all == 0 => format!("ready in {took} with 0 of 0 models. {}", without_models(settings)),
         (true, _) => {
             let hint = hint(called_by().as_deref(), curl(http, settings).as_deref());
             format!("ready in {took} with {good} of {all} models.{hint}")
         }
-        (false, false) => format!("ready in {took} with {good} of {all} models (--strict-readiness=false): {why}"),
-        (false, true) => format!(
+        (false, true) => format!("ready in {took} with {good} of {all} models (--strict-readiness=false): {why}"),
+        (false, false) => format!(
             "serving {good} of {all} models after {took}, NOT READY: {why}. Repair or remove {}, or start with --strict-readiness=false",
             if refused.len() > 1 { "them" } else { "it" }
         ),

@@ -9,11 +9,12 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::settings::{self, ProcessSettings};
 use super::{Failed, environment, folders, heaps, launch, plugin_host, report, variable};
+use crate::api::admin::ConfigControl as _;
 use crate::config::model::versions;
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
-use crate::config::server::{self, Drain, GivenFlags, Settings, Shown};
+use crate::config::server::{self, GivenFlags, Settings, Shown};
 use crate::model::{Availability, Repository, RepositoryControl, RepositorySource, remove_abandoned_folders};
 use crate::server::{ReloadOptions, ServerOptions, drain, reload, systemd};
 use crate::spans::{Exporter, Tracer};
@@ -66,9 +67,6 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     for notice in &given.notices {
         tracing::warn!("{notice}");
     }
-    if let Some(notice) = shortened_drain(settings.drain) {
-        tracing::warn!("{notice}");
-    }
     for notice in environment::misspelt(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())) {
         tracing::warn!("{notice}");
     }
@@ -99,6 +97,8 @@ async fn serve(
     let settings = &source.fit(settings.clone());
     let reload = Some(ReloadOptions { running: settings.clone(), source: Arc::new(source) });
     let options = ServerOptions { tracer, reload, ..launch::server_options(settings, &library, &repository)? };
+    // Before any request and any reload, which may take a right away again.
+    govern(&repository, settings, models)?;
     let mut running = crate::server::start(listeners, options, repository.clone(), metrics, stop);
     if let Some(reloader) = running.reloader() {
         tokio::spawn(reloader.follow(hangups));
@@ -111,7 +111,6 @@ async fn serve(
             None => report::store(&settings.state.dir, &store.usage()),
         });
     }
-    govern(&repository, settings, models)?;
     let stopped = tokio::select! {
         loaded = load(&repository, settings) => loaded.map(|()| None)?,
         drained = running.stopped() => Some(drained),
@@ -143,7 +142,9 @@ async fn serve(
     if settings.model.control_mode == ControlMode::None && repository.statuses().is_empty() {
         tracing::warn!(repository = ?settings.model.repository, "the repository holds no model");
     }
-    log_readiness(&repository, settings, began);
+    // A reload may have changed the settings while models were loaded.
+    let shown = running.reloader().map_or_else(|| settings.shown.clone(), |reloader| reloader.running());
+    log_readiness(&repository, (settings, &shown), began);
     running.open();
     systemd::ready();
     let drained = running.join().await;
@@ -156,7 +157,7 @@ async fn serve(
 }
 
 /// Logs whether the server is ready, and its limits of memory.
-fn log_readiness(repository: &Repository, settings: &Settings, began: Instant) {
+fn log_readiness(repository: &Repository, (settings, shown): (&Settings, &[Shown]), began: Instant) {
     if repository.ready() {
         let (models, seconds) = (repository.statuses().len(), began.elapsed().as_secs_f64());
         tracing::info!(models, seconds, "the server is ready");
@@ -164,7 +165,7 @@ fn log_readiness(repository: &Repository, settings: &Settings, began: Instant) {
         let models = unloaded(repository).join(", ");
         tracing::warn!(models, "the server is not ready: a model is not served, and strict_readiness is set");
     }
-    tracing::info!("memory: {}", memory_limits(&settings.shown));
+    tracing::info!("memory: {}", memory_limits(shown));
     tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
 }
 
@@ -215,18 +216,6 @@ fn govern(
 fn unloaded(repository: &Repository) -> Vec<String> {
     let all = repository.statuses().into_iter();
     all.filter(|status| !matches!(status.availability, Availability::Ready(_))).map(|status| status.name).collect()
-}
-
-/// Why live sequences get less time at a stop than `drain.finish`.
-fn shortened_drain(drain: Drain) -> Option<String> {
-    let (needed, limit) = (drain.announce.0.saturating_add(drain.finish.0), drain.exit_timeout.0);
-    let (announce, finish, exit) = (drain.announce, drain.finish, drain.exit_timeout);
-    (needed > limit).then(|| {
-        format!(
-            "live sequences get less time than drain.finish: drain.exit_timeout ({exit}) ends a drain before drain.announce \
-             ({announce}) and drain.finish ({finish}) are over"
-        )
-    })
 }
 
 /// Refuses a model's own folder in place of a repository: Sequor would find no models in it.
@@ -286,25 +275,4 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::units::Span;
-
-    #[test]
-    fn a_drain_longer_than_exit_timeout_is_reported() {
-        let drain = |announce, finish, exit| {
-            let [announce, finish, exit_timeout] =
-                [announce, finish, exit].map(|seconds| Span(Duration::from_secs(seconds)));
-            shortened_drain(Drain { announce, finish, exit_timeout })
-        };
-        assert_eq!(drain(5, 25, 30), None);
-        let text = drain(5, 600, 30).unwrap_or_default();
-        assert!(
-            text.contains("drain.exit_timeout (30s) ends a drain before drain.announce (5s) and drain.finish ("),
-            "{text}"
-        );
-    }
 }

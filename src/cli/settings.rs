@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Failed, host, launch, variable};
 use crate::config::Fault;
-use crate::config::server::{self, Connections, GivenFlags, HostInfo, Reloaded, Settings, Shown};
+use crate::config::server::{self, Connections, Drain, GivenFlags, HostInfo, Reloaded, Settings, Shown};
 use crate::server::{SettingsSource, descriptors};
 
 /// The file, the environment and the flags that the process began with.
@@ -28,8 +28,11 @@ impl ProcessSettings {
         ProcessSettings { given: given.clone(), host: host::info(), descriptors }
     }
 
-    /// Lowers the limits of connections to the number of files that the process may open.
+    /// Lowers the limits of connections to the number of files that the process may open. Warns if settings do not fit each other.
     pub(super) fn fit(&self, mut settings: Settings) -> Settings {
+        if let Some(notice) = shortened_drain(settings.drain) {
+            tracing::warn!("{notice}");
+        }
         settings.connections = self.descriptors.fitted(settings.connections);
         settings
     }
@@ -83,4 +86,53 @@ fn file(given: &GivenFlags) -> Result<Option<(PathBuf, String)>, String> {
 
 fn lines(faults: &[Fault]) -> Vec<String> {
     faults.iter().map(|f| format!("{} {}", f.at, f.what)).collect()
+}
+
+/// Why live sequences get less time at a stop than `drain.finish`.
+fn shortened_drain(drain: Drain) -> Option<String> {
+    let (needed, limit) = (drain.announce.0.saturating_add(drain.finish.0), drain.exit_timeout.0);
+    let (announce, finish, exit) = (drain.announce, drain.finish, drain.exit_timeout);
+    (needed > limit).then(|| {
+        format!(
+            "live sequences get less time than drain.finish: drain.exit_timeout ({exit}) ends a drain before drain.announce \
+             ({announce}) and drain.finish ({finish}) are over"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::units::Span;
+
+    #[test]
+    fn the_limits_of_connections_are_shown_as_they_are_in_force() {
+        let host = HostInfo { name: "here".to_owned(), memory: None };
+        let settings = server::load(None, &|_| None, &GivenFlags::default(), &host).unwrap();
+        let descriptors = Descriptors { limit: 400, open: 10 };
+        let source = ProcessSettings { given: GivenFlags::default(), host, descriptors };
+        let settings = source.fit(settings);
+        let shown = source.shown(&settings);
+        let row = shown.iter().find(|row| row.key == "connections.max").unwrap();
+        assert!(settings.connections.max < 400);
+        assert_eq!(row.value, settings.connections.max.to_string());
+        assert_eq!(row.origin, "default, lowered by ulimit -n");
+    }
+
+    #[test]
+    fn a_drain_longer_than_exit_timeout_is_reported() {
+        let drain = |announce, finish, exit| {
+            let [announce, finish, exit_timeout] =
+                [announce, finish, exit].map(|seconds| Span(Duration::from_secs(seconds)));
+            shortened_drain(Drain { announce, finish, exit_timeout })
+        };
+        assert_eq!(drain(5, 25, 30), None);
+        let text = drain(5, 600, 30).unwrap_or_default();
+        assert!(
+            text.contains("drain.exit_timeout (30s) ends a drain before drain.announce (5s) and drain.finish ("),
+            "{text}"
+        );
+    }
 }

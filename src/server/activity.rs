@@ -106,7 +106,7 @@ impl Activity {
 impl ActiveRequest {
     /// Counts a part of its answer to this peer that the connection takes now.
     pub(super) fn sending(&self, peer: &Peer, bytes: usize) -> SendingPart {
-        let (activity, peer, bytes) = (self.0.clone(), peer.clone(), bytes as u64);
+        let (activity, peer, bytes) = (self.0.clone(), peer.now(), bytes as u64);
         activity.0.sending.fetch_add(1, Ordering::Relaxed);
         if let Some(queued) = &activity.0.queued {
             queued.add_answer(bytes);

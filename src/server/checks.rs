@@ -12,6 +12,7 @@ use super::guard::Guard;
 use super::keys::ApiKeys;
 use super::origin::OriginCheck;
 use super::restricted::RestrictedCheck;
+use super::wrong_keys::WrongKeyCounters;
 use crate::api::{Check, RequestContext, RequestHead, Status};
 use crate::config::server::access::{RestrictedGroups, WireProtocol};
 
@@ -84,6 +85,7 @@ pub(super) struct ListenerFacts {
     pub(super) asks_certificates: bool,
     pub(super) http: Option<SocketAddr>,
     pub(super) grpc: Option<SocketAddr>,
+    pub(super) wrong_keys: WrongKeyCounters,
 }
 
 impl Checks {
@@ -105,24 +107,29 @@ impl ListenerFacts {
     /// The checks of a clients' listener: those of every listener, the check of web pages, and those of the settings.
     pub(super) fn clients(&self, access: &Access, listener: WireProtocol) -> CheckList {
         let Access { client_keys, allowed_origins, restricted, .. } = access;
-        let address = match listener {
-            WireProtocol::Http => self.http,
-            WireProtocol::Grpc => self.grpc,
+        let (address, wrong) = match listener {
+            WireProtocol::Http => (self.http, &self.wrong_keys.http),
+            WireProtocol::Grpc => (self.grpc, &self.wrong_keys.grpc),
         };
         let is_open = client_keys.is_none() && !self.asks_certificates;
         let is_local = is_open && address.is_some_and(|address| address.ip().is_loopback());
         let mut checks = self.always.clone();
         checks.push(Arc::new(OriginCheck { allowed: allowed_origins.clone(), is_local }));
         if !restricted.is_empty() {
-            checks.push(Arc::new(RestrictedCheck::new(restricted.clone(), listener)));
+            checks.push(Arc::new(RestrictedCheck::new(restricted.clone(), listener, wrong.restricted.clone())));
         }
-        checks.extend(client_keys.clone().map(|keys| Arc::new(ClientKeyCheck::new(keys)) as Arc<dyn Check>));
+        let keyed = |keys| Arc::new(ClientKeyCheck::new(keys, wrong.keys.clone())) as Arc<dyn Check>;
+        checks.extend(client_keys.clone().map(keyed));
         checks
     }
 
     fn operators(&self, access: &Access) -> CheckList {
         let mut checks = self.always.clone();
-        checks.push(Arc::new(Guard::new(access.operator_keys.clone(), self.asks_certificates)));
+        checks.push(Arc::new(Guard::new(
+            access.operator_keys.clone(),
+            self.asks_certificates,
+            self.wrong_keys.operators.clone(),
+        )));
         checks
     }
 }

@@ -23,8 +23,8 @@ pub(super) struct ClientKeyCheck {
 }
 
 impl ClientKeyCheck {
-    pub(super) fn new(keys: ClientKeys) -> ClientKeyCheck {
-        ClientKeyCheck { keys, wrong_keys: WrongKeys::default() }
+    pub(super) fn new(keys: ClientKeys, wrong_keys: WrongKeys) -> ClientKeyCheck {
+        ClientKeyCheck { keys, wrong_keys }
     }
 }
 

@@ -187,6 +187,9 @@ impl Dispatcher {
             false => self.peer(&context.caller),
         };
         if let Some(services) = &self.infer {
+            if !context.peer.is_counted() && may_last(request) {
+                context.peer = services.api.peers().find_for_stream(&context.caller);
+            }
             context.headers = services.api.feature_headers(request.headers());
         }
         Ok(context)
@@ -199,6 +202,11 @@ impl ConnectionHandle {
         let (permit, keepalive) = (Arc::<ConnectionPermit>::clone(&self.permit), self.keepalive);
         Upgrades { open: connections.clone(), cut: cut.clone(), keepalive, meter: self.meter.clone(), permit }
     }
+}
+
+/// Whether a request may last as long as its connection, with many messages: a stream of inference or a WebSocket.
+fn may_last<T>(request: &Request<T>) -> bool {
+    request.uri().path() == STREAM_INFER || request.headers().contains_key(UPGRADE)
 }
 
 /// The kind of the body on this path.

@@ -16,7 +16,7 @@ pub(super) struct Guard {
     keys: Option<ApiKeys>,
     /// Whether TLS has already checked a certificate of every caller.
     certificates: bool,
-    wrong_keys: Arc<WrongKeys>,
+    wrong_keys: WrongKeys,
 }
 
 impl Check for Guard {
@@ -36,8 +36,8 @@ impl Check for Guard {
 }
 
 impl Guard {
-    pub(super) fn new(keys: Option<ApiKeys>, certificates: bool) -> Guard {
-        Guard { keys, certificates, wrong_keys: Arc::default() }
+    pub(super) fn new(keys: Option<ApiKeys>, certificates: bool, wrong_keys: WrongKeys) -> Guard {
+        Guard { keys, certificates, wrong_keys }
     }
 
     /// Admits a request. Returns the name of its key, if keys are set.
@@ -89,6 +89,10 @@ fn is_own(authority: &Authority) -> bool {
 mod tests {
     use super::*;
 
+    fn guard(keys: Option<ApiKeys>, certificates: bool) -> Guard {
+        Guard::new(keys, certificates, WrongKeys::default())
+    }
+
     fn refused(guard: &Guard, headers: &[(&'static str, &str)]) -> Option<u16> {
         let of = |(name, value): &(&'static str, &str)| {
             (axum::http::HeaderName::from_static(name), value.parse().expect("a value"))
@@ -99,7 +103,7 @@ mod tests {
 
     #[test]
     fn pages_of_a_browser_may_not_act_for_an_operator() {
-        let open = Guard::new(None, false);
+        let open = guard(None, false);
         let own = ("host", "127.0.0.1:8003");
         assert_eq!(refused(&open, &[own]), None);
         assert_eq!(refused(&open, &[("host", "localhost:8003")]), None);
@@ -109,12 +113,12 @@ mod tests {
         assert_eq!(refused(&open, &[own, ("origin", "http://example.org")]), Some(403));
         let rebound = [("host", "rebound.example.org:8003")];
         assert_eq!(refused(&open, &rebound), Some(403));
-        assert_eq!(refused(&Guard::new(None, true), &rebound), None);
+        assert_eq!(refused(&guard(None, true), &rebound), None);
     }
 
     #[test]
     fn without_keys_only_a_host_that_is_this_machine_is_served() {
-        let open = Guard::new(None, false);
+        let open = guard(None, false);
         assert_eq!(refused(&open, &[]), Some(403), "none");
         for host in [
             "",
@@ -147,10 +151,10 @@ mod tests {
     fn a_key_is_required_if_keys_are_configured() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs_err::write(file.path(), "anna:one").expect("written");
-        let guard = Guard::new(Some(ApiKeys::open(file.path()).expect("keys")), false);
-        assert_eq!(refused(&guard, &[("host", "127.0.0.1")]), Some(401));
-        assert_eq!(refused(&guard, &[("host", "127.0.0.1"), ("sequor-key", "two")]), Some(401));
-        assert_eq!(refused(&guard, &[("host", "admin.example.org"), ("sequor-key", "one")]), None);
-        assert_eq!(refused(&guard, &[("sequor-key", "one"), ("origin", "http://admin.example.org")]), Some(403));
+        let with_keys = guard(Some(ApiKeys::open(file.path()).expect("keys")), false);
+        assert_eq!(refused(&with_keys, &[("host", "127.0.0.1")]), Some(401));
+        assert_eq!(refused(&with_keys, &[("host", "127.0.0.1"), ("sequor-key", "two")]), Some(401));
+        assert_eq!(refused(&with_keys, &[("host", "admin.example.org"), ("sequor-key", "one")]), None);
+        assert_eq!(refused(&with_keys, &[("sequor-key", "one"), ("origin", "http://admin.example.org")]), Some(403));
     }
 }

@@ -10,6 +10,7 @@ use super::connection::{ConnectionSetup, OpenedConnection, talk};
 use super::connection_limit::ConnectionLimit;
 use super::shutdown::Shutdown;
 use super::write_timeout::WriteTimeout;
+use super::wrong_keys::WrongKeyCounters;
 use super::{ServerOptions, Tls, clients};
 use crate::api::kserve::Kserve;
 use crate::api::{Api, Caller};
@@ -25,7 +26,8 @@ impl StreamServer {
     /// The options for TLS, drain and operators have no effect.
     pub fn new(options: ServerOptions, repository: Repository, metrics: Metrics) -> StreamServer {
         let asks_certificates = options.tls.as_ref().is_some_and(Tls::asks_clients);
-        let facts = ListenerFacts { always: options.checks.clone(), asks_certificates, http: None, grpc: None };
+        let (always, wrong_keys) = (options.checks.clone(), WrongKeyCounters::default());
+        let facts = ListenerFacts { always, asks_certificates, http: None, grpc: None, wrong_keys };
         let checks = ListenerChecks::new(facts.clients(&options.access(), WireProtocol::Http));
         let ServerOptions { limits, shared_memory, connections, keepalive, tracer, .. } = options;
         let api = Api::traced(repository, metrics, limits, tracer);

@@ -94,6 +94,7 @@ use connection_options::{ConnectionOptions, LiveConnectionOptions};
 use live::{ConnectionLimits, LiveParts};
 use request_body::BodyLimits;
 use shutdown::Shutdown;
+use wrong_keys::WrongKeyCounters;
 
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -205,7 +206,8 @@ pub fn start(
     let addresses = listeners.addresses();
     let asks_certificates = options.tls.as_ref().is_some_and(Tls::asks_clients);
     let always = options.checks.clone();
-    let facts = ListenerFacts { always, asks_certificates, http: addresses.http, grpc: addresses.grpc };
+    let wrong_keys = WrongKeyCounters::default();
+    let facts = ListenerFacts { always, asks_certificates, http: addresses.http, grpc: addresses.grpc, wrong_keys };
     let checks = Checks::new(facts, &options.access());
     let api = Api::traced(repository, metrics, options.limits, options.tracer.clone());
     let kserve = Kserve::new(&api, options.shared_memory);

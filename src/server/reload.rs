@@ -6,10 +6,13 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
 
 use super::checks::Access;
 use super::live::LiveServer;
@@ -18,10 +21,15 @@ use crate::api::Caller;
 use crate::api::admin::ConfigControl;
 use crate::api::admin::config::{self, PendingSetting, Reload, ReloadRefusal, ReloadReport};
 use crate::config::server::{Reloaded, Settings, Shown};
+use crate::config::units::Span;
 use crate::telemetry::{ReloadMetrics, log};
 
 /// The name of the caller in audit lines when a signal asks for a reload.
 const SIGHUP: &str = "SIGHUP";
+/// The key of the log's level.
+const LOG_LEVEL: &str = "log.level";
+/// Maximum time to read the settings and the files that they name. A file may be a pipe or on a server that is gone.
+const READ: Duration = Duration::from_secs(30);
 
 /// Where the settings come from.
 pub trait SettingsSource: fmt::Debug + Send + Sync {
@@ -44,17 +52,28 @@ pub struct ReloadOptions {
 pub struct ConfigReloader {
     live: LiveServer,
     source: Arc<dyn SettingsSource>,
-    /// The settings in force. Held during a reload.
-    running: Mutex<Settings>,
+    /// Held during a reload.
+    running: Mutex<RunningSettings>,
     shown: ArcSwap<Vec<Shown>>,
     metrics: ReloadMetrics,
 }
+
+#[derive(Debug)]
+struct RunningSettings {
+    in_force: Settings,
+    /// The thread that reads, or that has read last.
+    reading: Option<JoinHandle<ReadSettings>>,
+}
+
+/// Settings that were read and checked, with the keys of callers and the values for operators.
+type ReadSettings = Result<(Reloaded, Access, Vec<Shown>), String>;
 
 impl ConfigReloader {
     pub(super) fn new(live: LiveServer, options: ReloadOptions) -> ConfigReloader {
         let ReloadOptions { running, source } = options;
         let shown = ArcSwap::from_pointee(source.shown(&running));
         let metrics = live.api().metrics().config();
+        let running = RunningSettings { in_force: running, reading: None };
         ConfigReloader { live, source, running: Mutex::new(running), shown, metrics }
     }
 
@@ -73,7 +92,7 @@ impl ConfigReloader {
         let outcome = self.try_reload(&mut running).await;
         let on = outcome.as_ref().map(|report| report.changed.join(", ")).unwrap_or_default();
         let refused = outcome.as_ref().err().map(config::status);
-        self.live.api().changes().note(caller, "config reload", &on, refused.as_ref().map_or(Ok(()), Err));
+        self.live.api().changes().note_whole(caller, "config reload", &on, refused.as_ref().map_or(Ok(()), Err));
         match &outcome {
             Ok(report) => self.metrics.applied(report.pending.len()),
             Err(_) => self.metrics.refused(),
@@ -81,26 +100,22 @@ impl ConfigReloader {
         outcome
     }
 
-    async fn try_reload(&self, running: &mut Settings) -> Result<ReloadReport, ReloadRefusal> {
+    async fn try_reload(&self, running: &mut RunningSettings) -> Result<ReloadReport, ReloadRefusal> {
         if self.live.is_draining() {
             return Err(ReloadRefusal::Draining);
         }
-        let (source, before) = (Arc::clone(&self.source), running.clone());
-        let read = tokio::task::spawn_blocking(move || {
-            let reloaded = source.read(&before)?;
-            let access = checked(&reloaded.settings)?;
-            let shown = source.shown(&reloaded.settings);
-            Ok((reloaded, access, shown))
-        });
-        let read = read.await.map_err(|error| ReloadRefusal::Failed(error.to_string()))?;
-        let (Reloaded { settings, changed, pending }, access, shown) = read.map_err(ReloadRefusal::Invalid)?;
+        let (Reloaded { settings, mut changed, pending }, access, shown) = self.read(running, READ).await?;
         // A drain that has begun meanwhile has its settings already.
         if self.live.is_draining() {
             return Err(ReloadRefusal::Draining);
         }
         self.live.apply(&settings, &access);
         self.shown.store(Arc::new(with_pending(shown, &pending)));
-        *running = settings;
+        running.in_force = settings;
+        if log::is_overridden() && changed.contains(&LOG_LEVEL) {
+            tracing::warn!("log.level has changed without an effect: the variable RUST_LOG is set");
+            changed.retain(|key| *key != LOG_LEVEL);
+        }
         let pending: Vec<_> =
             pending.into_iter().map(|Shown { key, value, .. }| PendingSetting { key, value }).collect();
         let waiting: Vec<_> = pending.iter().map(|setting| setting.key).collect();
@@ -111,6 +126,36 @@ impl ConfigReloader {
         );
         Ok(ReloadReport { changed, pending })
     }
+
+    /// Reads and checks the settings on another thread.
+    async fn read(
+        &self,
+        running: &mut RunningSettings,
+        limit: Duration,
+    ) -> Result<(Reloaded, Access, Vec<Shown>), ReloadRefusal> {
+        // An earlier reload may still be reading, because it took too long or its client hung up. So at most one thread hangs.
+        if let Some(last) = running.reading.as_mut().filter(|last| !last.is_finished()) {
+            let _ = within(last, limit).await?;
+        }
+        let (source, before) = (Arc::clone(&self.source), running.in_force.clone());
+        let reading = running.reading.insert(spawn_blocking(move || {
+            let reloaded = source.read(&before)?;
+            let access = checked(&reloaded.settings)?;
+            let shown = source.shown(&reloaded.settings);
+            Ok((reloaded, access, shown))
+        }));
+        within(reading, limit).await?.map_err(ReloadRefusal::Invalid)
+    }
+}
+
+/// What the thread has read.
+async fn within(reading: &mut JoinHandle<ReadSettings>, limit: Duration) -> Result<ReadSettings, ReloadRefusal> {
+    let too_long = |_| {
+        let limit = Span(limit);
+        ReloadRefusal::Failed(format!("the settings and the files of keys that they name were not read within {limit}"))
+    };
+    let read = timeout(limit, reading).await.map_err(too_long)?;
+    read.map_err(|error| ReloadRefusal::Failed(error.to_string()))
 }
 
 impl ConfigControl for ConfigReloader {
@@ -129,7 +174,7 @@ pub fn checked(settings: &Settings) -> Result<Access, String> {
         Some(origin) => format!("{origin}: {error}"),
         None => error.to_string(),
     };
-    log::check(&settings.log.level).map_err(|error| at("log.level", &error))?;
+    log::check(&settings.log.level).map_err(|error| at(LOG_LEVEL, &error))?;
     access::open(settings).map_err(|(key, error)| at(key, &format!("{key}: {error}")))
 }
 

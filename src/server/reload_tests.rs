@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use parking_lot::Mutex as SyncMutex;
@@ -64,7 +65,13 @@ const NEW_VALUES: [(&str, &str); 39] = [
 
 /// A file that the test writes in memory.
 #[derive(Debug, Default)]
-struct TestFile(SyncMutex<String>);
+struct TestFile {
+    text: SyncMutex<String>,
+    /// Number of reads that have begun.
+    reads: AtomicUsize,
+    /// Whether reads hang.
+    hangs: AtomicBool,
+}
 
 fn host() -> HostInfo {
     HostInfo { name: "here".to_owned(), memory: None }
@@ -72,13 +79,17 @@ fn host() -> HostInfo {
 
 impl TestFile {
     fn load(&self) -> Settings {
-        load(Some((Path::new(PATH), &self.0.lock())), &|_| None, &GivenFlags::default(), &host()).expect("settings")
+        load(Some((Path::new(PATH), &self.text.lock())), &|_| None, &GivenFlags::default(), &host()).expect("settings")
     }
 }
 
 impl SettingsSource for TestFile {
     fn read(&self, running: &Settings) -> Result<Reloaded, String> {
-        let text = self.0.lock().clone();
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        while self.hangs.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let text = self.text.lock().clone();
         let reloaded = reload(Some((Path::new(PATH), &text)), &|_| None, &GivenFlags::default(), &host(), running);
         reloaded.map_err(|faults| faults.iter().map(|f| format!("{} {}", f.at, f.what)).collect::<Vec<_>>().join("\n"))
     }
@@ -105,7 +116,7 @@ impl Rig {
         fs_err::write(folder.path().join("keys"), "anna:one").expect("written");
         fs_err::write(folder.path().join("other"), "anna:two").expect("written");
         let file = Arc::new(TestFile::default());
-        *file.0.lock() = text(&Rig::base(folder.path()));
+        *file.text.lock() = text(&Rig::base(folder.path()));
         let (settings, metrics, repository) = (file.load(), Metrics::new(false), Repository::empty());
         repository.load(&folder.path().join("absent"));
         let (tracer, _) =
@@ -147,7 +158,7 @@ impl Rig {
         let mut all = Rig::base(self.folder.path());
         let folder = self.folder.path().display().to_string();
         all.extend(values.iter().map(|(key, value)| (*key, value.replace("FOLDER", &folder))));
-        *self.file.0.lock() = text(&all);
+        *self.file.text.lock() = text(&all);
         ConfigControl::reload(&*self.reloader, &caller()).await
     }
 
@@ -249,6 +260,15 @@ async fn every_key_that_is_marked_reaches_its_component() {
 }
 
 #[tokio::test]
+async fn the_audit_line_of_a_reload_names_every_changed_key() {
+    let rig = Rig::new();
+    let values: Vec<_> = NEW_VALUES.into_iter().filter(|(key, _)| *key != "log.level").collect();
+    let report = rig.reload(&values).await.expect("reloaded");
+    let last = &rig.reloader.live.api().changes().last()[0];
+    assert_eq!((report.changed.len(), last.on.as_str()), (values.len(), report.changed.join(", ").as_str()));
+}
+
+#[tokio::test]
 async fn a_refused_reload_changes_nothing_and_says_why() {
     let rig = Rig::new();
     let figures = || {
@@ -311,14 +331,46 @@ async fn a_drain_takes_the_times_that_were_reloaded() {
     assert_eq!(rig.running.join().await, Drained::Clean);
 }
 
+/// Waits until this many reads of the file have begun.
+async fn begun(file: &TestFile, reads: usize) {
+    while file.reads.load(Ordering::SeqCst) < reads {
+        tokio::task::yield_now().await;
+    }
+}
+
+impl Rig {
+    fn spawn_reload(&self) -> tokio::task::JoinHandle<Result<ReloadReport, ReloadRefusal>> {
+        let (reloader, caller) = (Arc::clone(&self.reloader), caller());
+        tokio::spawn(async move { ConfigControl::reload(&*reloader, &caller).await })
+    }
+}
+
 #[tokio::test]
 async fn reloads_run_one_after_the_other() {
     let rig = Rig::new();
-    let held = rig.reloader.running.lock().await;
-    let (reloader, caller) = (Arc::clone(&rig.reloader), caller());
-    let second = tokio::spawn(async move { ConfigControl::reload(&*reloader, &caller).await });
-    tokio::task::yield_now().await;
-    assert!(!second.is_finished());
-    drop(held);
-    assert!(second.await.expect("ended").is_ok());
+    let file = Arc::clone(&rig.file);
+    file.hangs.store(true, Ordering::SeqCst);
+    let (first, second) = (rig.spawn_reload(), rig.spawn_reload());
+    begun(&file, 1).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(file.reads.load(Ordering::SeqCst), 1);
+    file.hangs.store(false, Ordering::SeqCst);
+    assert!(first.await.expect("ended").is_ok() && second.await.expect("ended").is_ok());
+    assert_eq!(file.reads.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_refuses_the_reload_and_later_ones_work() {
+    let rig = Rig::new();
+    let file = Arc::clone(&rig.file);
+    file.hangs.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let mut running = rig.reloader.running.lock().await;
+        let refused = rig.reloader.read(&mut running, Duration::from_millis(50)).await.unwrap_err().to_string();
+        assert!(refused.contains("were not read within 50ms"), "{refused}");
+    }
+    assert_eq!(file.reads.load(Ordering::SeqCst), 1, "one thread hangs at most");
+    file.hangs.store(false, Ordering::SeqCst);
+    rig.reload(&[("limits.in_flight", "7")]).await.expect("reloaded");
+    assert_eq!(rig.probe("limits.in_flight"), "7");
 }

@@ -22,8 +22,8 @@ pub(super) struct RestrictedCheck {
 }
 
 impl RestrictedCheck {
-    pub(super) fn new(groups: RestrictedGroups, listener: WireProtocol) -> RestrictedCheck {
-        RestrictedCheck { groups, listener, wrong_values: WrongKeys::default() }
+    pub(super) fn new(groups: RestrictedGroups, listener: WireProtocol, wrong_values: WrongKeys) -> RestrictedCheck {
+        RestrictedCheck { groups, listener, wrong_values }
     }
 }
 

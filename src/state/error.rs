@@ -31,8 +31,8 @@ pub enum StateError {
     /// The lengths of a padded state's rows do not fit the model's output.
     #[error("state output '{state}' {what}")]
     Lengths { state: String, what: String },
-    /// The padded rows of a batch would exceed the state memory.
-    #[error("state '{state}' is padded to {row} in each of {rows} rows, and limits.state has {left} bytes left")]
+    /// The padded rows of a batch would exceed the state memory. A row alone never does.
+    #[error("state '{state}' is padded to {row} in each of {rows} rows, and {left} bytes may be used for it")]
     TooLong { state: String, row: Shape, rows: usize, left: u64 },
     /// Rows whose states differ in shape are in one batch. This is a fault of the scheduler.
     #[error("the rows of a batch have states of different shapes for '{state}'")]

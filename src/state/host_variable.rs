@@ -95,7 +95,7 @@ impl HostVariables {
             let given = match batch.as_slice() {
                 [Some(only)] if only.shape == row => only.data.clone(),
                 _ => {
-                    check_room(spec, &row, rows.len(), budget)?;
+                    check_room(spec, &row, &batch, budget)?;
                     Owned::from_vec(join_padded(spec, padding, &row, &batch))
                 }
             };
@@ -214,10 +214,23 @@ pub(super) fn with_length(row: &Shape, padding: &Padding, length: u64) -> Shape 
 
 /// Checks that the padded rows of a batch fit into what is left of the server's limit. One long state among many short ones takes much
 /// memory. Rows that do not fit together run alone.
-fn check_room(spec: &StateSpec, row: &Shape, rows: usize, budget: &Budget) -> Result<(), StateError> {
+///
+/// The tensor exists only during the run. So a full server, or one whose limit is below its use, still runs a row alone, and rows whose
+/// padding takes no more than their states.
+fn check_room(
+    spec: &StateSpec,
+    row: &Shape,
+    batch: &[Option<&HostVariable>],
+    budget: &Budget,
+) -> Result<(), StateError> {
+    let rows = batch.len();
+    if rows == 1 {
+        return Ok(());
+    }
     let size = spec.dtype.size().unwrap_or(1) as u64;
     let wanted = row.elements().and_then(|elements| elements.checked_mul(size)?.checked_mul(rows as u64));
-    let left = budget.limit().saturating_sub(budget.used());
+    let own: u64 = batch.iter().flatten().map(|value| value.data.len() as u64).sum();
+    let left = budget.limit().saturating_sub(budget.used()).max(own.saturating_mul(2));
     match wanted.filter(|wanted| *wanted <= left) {
         Some(_) => Ok(()),
         None => Err(StateError::TooLong { state: spec.input.clone(), row: row.clone(), rows, left }),

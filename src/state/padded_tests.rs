@@ -186,3 +186,26 @@ fn a_row_that_needs_no_padding_is_bound_and_taken_without_a_copy() {
     let (_, span) = unsafe { store.input(&bound, 0) }.unwrap();
     assert_eq!(span.as_host().unwrap().as_ptr(), address);
 }
+
+/// A reload may lower the limit below what live sequences hold. They continue.
+#[test]
+fn a_full_server_pads_a_row_alone_and_rows_of_similar_lengths() {
+    let spec = spec(0, 0, PaddingSide::Right, &[4, 9]);
+    let device: Arc<dyn Device> = Arc::new(Host);
+    let budget = Budget::new(u64::MAX);
+    let mut store =
+        Store::new(&device, vec![spec.clone()], SLOTS, false, ChunkCache::new(budget.clone(), || Time(0))).unwrap();
+    (0..SLOTS).for_each(|slot| store.init(slot).unwrap());
+    for (slot, length) in [(0, 3), (1, 1), (2, 9), (3, 3)] {
+        let state = StateValue { shape: row(&spec, length), bytes: value(&spec, length, 1).into() };
+        store.write_values(slot, &StateValues::new(vec![state])).unwrap();
+    }
+    let _live = budget.count(100);
+    budget.set_limit(50);
+    for fits in [vec![Some(0)], vec![Some(0), Some(3)], vec![Some(1), Some(2)]] {
+        assert!(store.bind(fits.clone()).is_ok(), "{fits:?}");
+    }
+    for too_long in [vec![Some(0), None], vec![Some(0), Some(1), Some(2)]] {
+        assert!(matches!(store.bind(too_long.clone()), Err(StateError::TooLong { .. })), "{too_long:?}");
+    }
+}

@@ -75,6 +75,11 @@ pub fn check(level: &str) -> Result<(), LogError> {
     filter(level, None).map(|_| ())
 }
 
+/// Whether the environment's `RUST_LOG` replaces the level of the settings.
+pub fn is_overridden() -> bool {
+    LOG.lock().as_ref().is_some_and(|log| given(log.rust_log.as_deref()).is_some())
+}
+
 /// Changes the level of the settings. If it is the same as before, the levels that clients have set stay.
 pub fn configure(level: &str) -> Result<(), LogError> {
     match LOG.lock().as_mut() {
@@ -183,9 +188,13 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     !metadata.target().starts_with("opentelemetry") || metadata.name().ends_with("PartialSuccess")
 }
 
+/// `RUST_LOG`, if it is not empty.
+fn given(rust_log: Option<&str>) -> Option<&str> {
+    rust_log.filter(|text| !text.trim().is_empty())
+}
+
 fn filter(level: &str, rust_log: Option<&str>) -> Result<EnvFilter, LogError> {
-    let given = rust_log.filter(|text| !text.trim().is_empty());
-    let (setting, directives) = given.map_or(("log.level", level), |text| ("RUST_LOG", text));
+    let (setting, directives) = given(rust_log).map_or(("log.level", level), |text| ("RUST_LOG", text));
     let words = directives.split(',').map(str::trim).filter(|word| !word.is_empty());
     let words = words.map(|word| directive(setting, word)).collect::<Result<Vec<&str>, LogError>>()?;
     if words.is_empty() {

@@ -1,5 +1,6 @@
 //! `[state.X] pad`: growing states of different lengths in one batch, padded, with lengths or a mask. Each is kept without its padding.
 
+use sequor::error::Failure;
 use sequor::model::Tensor;
 use sequor_core::{Id, Shape};
 
@@ -177,6 +178,28 @@ fn rows_whose_padded_states_do_not_fit_into_the_limit_run_one_by_one() {
     assert_eq!(last.answer().shape("KEYS_OUT"), [1, 602, 4]);
     let rows: Vec<u64> = server.runs()[before + 1..].iter().map(|run| run.shape("KEYS")[0]).collect();
     assert_eq!(rows, [1; 4]);
+}
+
+/// A reload may lower the limit below the memory that live sequences use.
+#[test]
+fn sequences_end_and_a_step_that_grows_says_why_when_the_limit_is_below_what_is_used() {
+    for strategy in BOTH {
+        let server = attention(strategy, &LEFT.replace(", value", ", buckets = [4, 12, 20], value"));
+        let all = begun(&server, 1..=MANY);
+        server.repository.set_state_limit(1);
+        let refused = step(&all[2], 3, 2).fails();
+        assert!(matches!(refused, Failure::StateMemory { .. }), "{strategy}: {refused:?}");
+        // The slot of one of them is behind padding rows, and the others end together.
+        let alone = all[2].end().with("INPUT", new(2, 4, 0)).answer();
+        assert_eq!(alone.shape("KEYS_OUT"), [1, 5, 4], "{strategy}");
+        let held = server.hold(all[0].end().with("INPUT", new(1, 4, 0)));
+        let rest = || (2..).zip(&all[1..]).filter(|(n, _)| *n != 3);
+        let waiting: Vec<_> = rest().map(|(_, seq)| seq.end().with("INPUT", new(1, 4, 0)).send()).collect();
+        held.release();
+        for ((n, _), waiting) in rest().zip(waiting) {
+            assert_eq!(waiting.answer().shape("KEYS_OUT"), [1, n + 1, 4], "{strategy}");
+        }
+    }
 }
 
 #[test]

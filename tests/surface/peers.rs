@@ -1,18 +1,20 @@
 //! Tests the limits of one client. At a maximum, every surface refuses its requests, other clients continue, and all shares are freed.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
 use sequor::api::{Caller, Check, RequestContext, RequestHead, ServerLimits, Status};
+use sequor::config::server::{GivenFlags, HostInfo, Reloaded, Settings, Shown, load, reload};
 use sequor::config::units::Size;
-use sequor::server::ServerOptions;
+use sequor::server::{ReloadOptions, ServerOptions, SettingsSource};
 use sequor_core::Id;
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use sequor_proto::{ModelInferRequest, ModelStreamInferResponse};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -156,6 +158,52 @@ async fn scraped(rig: &Rig, series: &str) -> u64 {
     let text = String::from_utf8(text).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {series}")).parse().unwrap()
+}
+
+/// Settings that give one client one sequence.
+#[derive(Debug)]
+struct OneSequence;
+
+fn host() -> HostInfo {
+    HostInfo { name: "here".to_owned(), memory: None }
+}
+
+impl SettingsSource for OneSequence {
+    fn read(&self, running: &Settings) -> Result<Reloaded, String> {
+        let file = (Path::new("sequor.toml"), "limits.sequences_per_peer = 1");
+        reload(Some(file), &|_| None, &GivenFlags::default(), &host(), running).map_err(|faults| format!("{faults:?}"))
+    }
+
+    fn shown(&self, settings: &Settings) -> Vec<Shown> {
+        settings.shown.clone()
+    }
+}
+
+#[tokio::test]
+async fn the_first_maximum_that_a_reload_sets_holds_for_open_streams_and_sockets() {
+    let running = load(None, &|_| None, &GivenFlags::default(), &host()).unwrap();
+    let reload = Some(ReloadOptions { running, source: Arc::new(OneSequence) });
+    let rig = Rig::served(ServerOptions { reload, ..ServerOptions::default() });
+    let mut stream = Client::new(&rig, "stream", GREEDY).await;
+    let mut socket = socket(&rig, GREEDY, "sum").await;
+    assert_eq!(stream.send(&rig, step(1, "", 1, &[START])).await, Ok(()));
+    let mut admin = TcpStream::connect(rig.addresses.admin.unwrap()).await.unwrap();
+    let head =
+        "POST /admin/config/reload HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    admin.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    admin.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // The sequence that the client held before is not counted.
+    assert_eq!(stream.send(&rig, step(2, "", 1, &[START])).await, Ok(()));
+    assert_eq!(stream.send(&rig, step(3, "", 1, &[START])).await, at_limit());
+    socket.send(Message::text(to_json(&step(3, "", 1, &[START])).to_string())).await.unwrap();
+    let answer: Value = serde_json::from_str(socket.next().await.unwrap().unwrap().to_text().unwrap()).unwrap();
+    assert_eq!(answer["reason"], "peer_limit");
+    assert_eq!(stream.send(&rig, step(1, "", 1, &[END])).await, Ok(()));
+    assert_eq!(stream.send(&rig, step(3, "", 1, &[START])).await, at_limit());
+    assert_eq!(stream.send(&rig, step(2, "", 1, &[END])).await, Ok(()));
+    assert_eq!(stream.send(&rig, step(3, "", 1, &[START])).await, Ok(()));
 }
 
 #[tokio::test]

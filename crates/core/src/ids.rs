@@ -81,7 +81,7 @@ pub struct Instance {
 }
 
 /// A client's correlation id. An integer and a text are never equal, even if they read alike.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Id {
     /// Integer 0, an empty text or nothing: not part of a sequence.
     #[default]

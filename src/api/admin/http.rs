@@ -6,7 +6,8 @@ use axum::Json;
 use axum::extract::rejection::{BytesRejection, JsonRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use axum::response::Html;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{Html, IntoResponse};
 use bytes::Bytes;
 use sequor_wasm::journal::LogLine;
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::config::ReloadReport;
 use super::plugins::ComponentSource;
-use super::sequence_list::{SequenceList, SequenceQuery, SequenceRow};
+use super::sequence_list::{SequenceQuery, SequenceRow};
 use super::sequences;
 use super::status::{StatusReport, VersionStatus};
 use super::why::Explanation;
@@ -124,8 +125,9 @@ pub(super) async fn sequences(
     State(admin): State<Admin>,
     Path(model): NamePath,
     wanted: Result<Query<SequenceQuery>, QueryRejection>,
-) -> JsonResult<SequenceList> {
-    Ok(Json(admin.sequences(model, query(wanted)?).await?))
+) -> Result<impl IntoResponse, Status> {
+    let list = admin.sequences(model, query(wanted)?).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], list))
 }
 
 pub(super) async fn sequence(
@@ -133,7 +135,7 @@ pub(super) async fn sequence(
     Path((model, id)): OfModel,
     options: Result<Query<EndOptions>, QueryRejection>,
 ) -> JsonResult<SequenceRow> {
-    Ok(Json(admin.sequence(model, sequences::id(&id, query(options)?.text)).await?))
+    Ok(Json(admin.sequence(model, sequences::id(&id, query(options)?.text)?).await?))
 }
 
 pub(super) async fn why(
@@ -141,7 +143,7 @@ pub(super) async fn why(
     Path((model, id)): OfModel,
     options: Result<Query<EndOptions>, QueryRejection>,
 ) -> JsonResult<Explanation> {
-    Ok(Json(admin.why(model, sequences::id(&id, query(options)?.text)).await?))
+    Ok(Json(admin.why(model, sequences::id(&id, query(options)?.text)?).await?))
 }
 
 pub(super) async fn drop_sequence(
@@ -151,7 +153,7 @@ pub(super) async fn drop_sequence(
     options: Result<Query<EndOptions>, QueryRejection>,
 ) -> JsonResult<Value> {
     let EndOptions { text, reason } = query(options)?;
-    admin.drop_sequence(&caller, model, sequences::id(&id, text), reason).await.map(|()| Json(json!({})))
+    admin.drop_sequence(&caller, model, sequences::id(&id, text)?, reason).await.map(|()| Json(json!({})))
 }
 
 pub(super) async fn export(
@@ -160,7 +162,7 @@ pub(super) async fn export(
     Path((model, id)): OfModel,
     options: Result<Query<EndOptions>, QueryRejection>,
 ) -> Result<Vec<u8>, Status> {
-    admin.export(&caller, model, sequences::id(&id, query(options)?.text)).await
+    admin.export(&caller, model, sequences::id(&id, query(options)?.text)?).await
 }
 
 pub(super) async fn import(
@@ -171,7 +173,7 @@ pub(super) async fn import(
     body: Result<Bytes, BytesRejection>,
 ) -> JsonResult<Value> {
     let file = bytes(body)?.into();
-    admin.import(&caller, model, sequences::id(&id, query(options)?.text), file).await.map(|()| Json(json!({})))
+    admin.import(&caller, model, sequences::id(&id, query(options)?.text)?, file).await.map(|()| Json(json!({})))
 }
 
 pub(super) async fn fork(
@@ -181,7 +183,7 @@ pub(super) async fn fork(
     options: Result<Query<ForkOptions>, QueryRejection>,
 ) -> JsonResult<Value> {
     let ForkOptions { text, to } = query(options)?;
-    let (id, to) = (sequences::id(&id, text), sequences::id(&to, text));
+    let (id, to) = (sequences::id(&id, text)?, sequences::id(&to, text)?);
     admin.fork(&caller, model, id, to).await.map(|()| Json(json!({})))
 }
 
@@ -193,7 +195,7 @@ pub(super) async fn capture(
 ) -> Result<Vec<u8>, Status> {
     let CaptureOptions { text, steps, wait } = query(options)?;
     let wanted = sequences::WantedCapture { steps, wait: wait.map(|Span(span)| span) };
-    admin.capture(&caller, model, sequences::id(&id, text), wanted).await
+    admin.capture(&caller, model, sequences::id(&id, text)?, wanted).await
 }
 
 // === plug-ins ===
@@ -218,7 +220,7 @@ fn source(
 fn bytes(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Status> {
     body.map_err(|rejected| match rejected.status() {
         StatusCode::PAYLOAD_TOO_LARGE => {
-            let text = format!("a request may have {LARGEST_COMPONENT} bytes at most");
+            let text = format!("the admin listener takes requests of at most {LARGEST_COMPONENT} bytes; a larger component or state cannot be sent");
             Status::new(Code::TooLarge, "bad_input", text)
         }
         _ => refused::bad_input(rejected.body_text()),

@@ -22,6 +22,7 @@ mod sequences;
 pub mod status;
 mod why;
 
+use std::future::Future;
 use std::hash::RandomState;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -35,7 +36,7 @@ pub use routes::routes;
 use self::config::ReloadReport;
 pub use super::Caller;
 use super::audit::Changes;
-use super::{Api, Status};
+use super::{Api, Status, control};
 use crate::config::server::Shown;
 use crate::scheduling::report::PluginControl;
 
@@ -129,6 +130,15 @@ impl Admin {
 
     fn changes(&self) -> &Changes {
         self.api().changes()
+    }
+
+    /// Makes a change and writes its audit line, even if the client no longer waits.
+    async fn run_change<T, F>(&self, caller: &Caller, change: impl FnOnce(Admin, Caller) -> F) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Status>> + Send + 'static,
+    {
+        control::to_its_end(change(self.clone(), caller.clone())).await
     }
 
     /// Drains the server, as SIGTERM does.

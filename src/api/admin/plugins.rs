@@ -47,13 +47,17 @@ impl Admin {
         name: &str,
         work: impl FnOnce(&dyn PluginControl, By<'_>) -> Result<T, PluginError> + Send + 'static,
     ) -> Result<T, Status> {
-        let by = caller.name.clone();
-        let outcome = match self.plugins() {
-            Ok(plugins) => aside(move || work(&*plugins, By(&by))).await,
-            Err(status) => Err(status),
-        };
-        self.changes().note(caller, what, name, outcome.as_ref().map(|_| ()));
-        outcome
+        let name = name.to_owned();
+        self.run_change(caller, |admin, caller| async move {
+            let by = caller.name.clone();
+            let outcome = match admin.plugins() {
+                Ok(plugins) => aside(move || work(&*plugins, By(&by))).await,
+                Err(status) => Err(status),
+            };
+            admin.changes().note(&caller, what, &name, outcome.as_ref().map(|_| ()));
+            outcome
+        })
+        .await
     }
 
     pub(super) async fn load(&self, caller: &Caller, name: String, source: ComponentSource) -> Result<Summary, Status> {

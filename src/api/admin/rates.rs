@@ -20,7 +20,14 @@ struct Look {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Rates(Mutex<VecDeque<Look>>);
+pub(super) struct Rates(Mutex<StoredLooks>);
+
+#[derive(Debug, Default)]
+struct StoredLooks {
+    looks: VecDeque<Look>,
+    /// The rates that were returned last.
+    last: Option<(Instant, Since)>,
+}
 
 /// Counts per second since an earlier reading.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -39,7 +46,12 @@ impl Rates {
     /// Compares the counters with the oldest reading of the last minute, or with an older one if that is the only one. Without a reading,
     /// compares with zero at `began`.
     pub(super) fn look(&self, began: Instant, at: Instant, counts: BTreeMap<Of, u64>) -> Since {
-        let mut looks = self.0.lock();
+        let mut stored = self.0.lock();
+        let StoredLooks { looks, last } = &mut *stored;
+        // Two readers at almost the same time get the same rates.
+        if let Some((_, since)) = last.as_ref().filter(|(of, _)| at.saturating_duration_since(*of) < LEAST) {
+            return since.clone();
+        }
         while looks.len() > 1 && looks.front().is_some_and(|look| at.duration_since(look.at) > MOST) {
             looks.pop_front();
         }
@@ -57,7 +69,9 @@ impl Rates {
         if looks.back().is_none_or(|look| at.duration_since(look.at) >= LEAST) {
             looks.push_back(Look { at, counts });
         }
-        Since { seconds, rates }
+        let since = Since { seconds, rates };
+        *last = Some((at, since.clone()));
+        since
     }
 }
 
@@ -78,6 +92,7 @@ mod tests {
         assert_eq!(look(20, 140), (10.0, 4.0));
         assert_eq!(look(71, 649), (59.0, 509.0 / 59.0), "the look at 10 s is too old, the one at 12 s is not");
         assert_eq!(look(1071, 1649), (1000.0, 1.0), "no look for long");
+        assert_eq!(look(1071, 1650), (1000.0, 1.0), "another reader at the same time");
         assert_eq!(look(1073, 1649), (2.0, 0.0));
     }
 }

@@ -80,7 +80,11 @@ fn of_sequences() -> Vec<Operation> {
         ("listSequences", "Live sequences, remembered ended ones, or kept ones"),
         http::sequences,
     )
-    .query("limit", &json!({ "type": "integer", "minimum": 0, "default": 100 }), "Maximum number of sequences")
+    .query(
+        "limit",
+        &json!({ "type": "integer", "minimum": 0, "maximum": 10000, "default": 100 }),
+        "Maximum number of sequences",
+    )
     .query("sort", &sorts, "Sort key of live sequences, largest first")
     .query("ended", &flag(), "List ended sequences instead of live ones")
     .query("resumable", &flag(), "List sequences that the store keeps and whose next step has not come yet")

@@ -4,25 +4,29 @@ use std::cmp::Reverse;
 use std::hash::BuildHasher as _;
 use std::time::Duration;
 
-use sequor_core::{Id, Stage};
+use sequor_core::{EndReason, Id, Stage};
 use serde::{Deserialize, Serialize};
 
-use super::Admin;
-use crate::api::control::aside;
-use crate::api::{Code, Status};
+use super::{Admin, refused};
+use crate::api::control::{aside, off_socket};
+use crate::api::{Code, Status, triton};
+use crate::config::fault::did_you_mean;
 use crate::config::units::Span;
 use crate::error::Failure;
 use crate::model::{AbsentSequence, EndedSequence, LiveSequence, ResumableFrom, ResumableSequence};
+use crate::telemetry::ended_reason;
 
-/// Rows of a list if the request sets no number.
+/// Rows of a list if the request sets no number, and at most.
 const ROWS: usize = 100;
+const MOST_ROWS: usize = 10_000;
 
 /// Selects which sequences to list, in which order, and how many.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct SequenceQuery {
     pub(super) limit: Option<usize>,
-    pub(super) sort: Sort,
+    /// For live sequences.
+    pub(super) sort: Option<Sort>,
     /// List ended sequences instead of live ones.
     pub(super) ended: bool,
     /// List stored sequences that wait for their next step, instead of live ones.
@@ -191,36 +195,46 @@ impl Admin {
         }
     }
 
-    /// Lists the sequences of a model that match a query.
-    pub(super) async fn sequences(&self, model: String, wanted: SequenceQuery) -> Result<SequenceList, Status> {
-        let limit = wanted.limit.unwrap_or(ROWS);
-        let repository = self.api().repository().clone();
+    /// Lists the sequences of a model that match a query, as JSON. A list may be long, so all of this runs on a thread for blocking work.
+    pub(super) async fn sequences(&self, model: String, wanted: SequenceQuery) -> Result<Vec<u8>, Status> {
+        wanted.check()?;
+        let admin = self.clone();
+        let list = move || {
+            let list = admin.list_sequences(&model, &wanted).map_err(|failure| triton::status(&failure))?;
+            serde_json::to_vec(&list).map_err(|error| Status::new(Code::Internal, "internal", error.to_string()))
+        };
+        off_socket(list).await
+    }
+
+    fn list_sequences(&self, model: &str, wanted: &SequenceQuery) -> Result<SequenceList, Failure> {
+        let (limit, repository) = (wanted.limit.unwrap_or(ROWS), self.api().repository());
         if wanted.ended {
-            let mut ended = aside(move || repository.ended_sequences(&model)).await?;
+            let mut ended = repository.ended_sequences(model)?;
             let since = wanted.since.map_or(Duration::MAX, |Span(span)| span);
             ended.retain(|e| e.ago <= since && wanted.reason.as_ref().is_none_or(|reason| reason == e.reason));
             let sequences = ended.iter().take(limit).map(|e| self.past(e)).collect();
             return Ok(SequenceList { sequences, all: ended.len(), ..SequenceList::default() });
         }
         if wanted.resumable {
-            let kept = aside(move || repository.resumable(&model)).await?;
+            let kept = repository.resumable(model)?;
             let sequences = kept.iter().take(limit).map(|k| self.kept(k)).collect();
             return Ok(SequenceList { sequences, all: kept.len(), ..SequenceList::default() });
         }
-        let mut live = aside(move || repository.live_sequences(&model)).await?;
-        match wanted.sort {
-            Sort::Age => live.sort_unstable_by_key(|s| Reverse(s.age)),
-            Sort::Idle => live.sort_unstable_by_key(|s| Reverse(s.quiet)),
-            Sort::Step => live.sort_unstable_by_key(|s| Reverse(s.step)),
-            Sort::Queued => live.sort_unstable_by_key(|s| Reverse(s.queued)),
-            Sort::Bytes => live.sort_unstable_by_key(|s| Reverse(s.state_bytes)),
-        }
-        Ok(SequenceList {
-            sequences: live.iter().take(limit).map(|s| self.live(s)).collect(),
+        let mut live = repository.live_sequences(model)?;
+        let list = SequenceList {
+            sequences: Vec::new(),
             all: live.len(),
             in_slots: live.iter().filter(|s| s.placement.is_some()).count(),
             in_backlog: live.iter().filter(|s| s.stage == Stage::Backlogged).count(),
-        })
+        };
+        match wanted.sort.unwrap_or_default() {
+            Sort::Age => keep_largest(&mut live, limit, |s| s.age),
+            Sort::Idle => keep_largest(&mut live, limit, |s| s.quiet),
+            Sort::Step => keep_largest(&mut live, limit, |s| s.step),
+            Sort::Queued => keep_largest(&mut live, limit, |s| s.queued),
+            Sort::Bytes => keep_largest(&mut live, limit, |s| s.state_bytes),
+        }
+        Ok(SequenceList { sequences: live.iter().map(|s| self.live(s)).collect(), ..list })
     }
 
     /// Finds the sequence of this id: live, else stored, else ended.
@@ -232,14 +246,10 @@ impl Admin {
     pub(super) async fn found(&self, model: &str, id: &Id) -> Result<Option<SequenceRow>, Status> {
         let (repository, wanted, of) = (self.api().repository().clone(), id.clone(), model.to_owned());
         let found = aside(move || {
-            // An id can have two live sequences: the older one is ending, the younger one has replaced it.
-            let live = repository.live_sequences(&of)?.into_iter().filter(|s| s.id == wanted);
-            if let Some(live) = live.min_by_key(|s| (s.ending, s.age)) {
+            if let Some(live) = repository.find_live(&of, &wanted)? {
                 return Ok((Some(live), None, None));
             }
-            let ended = || -> Result<Option<EndedSequence>, Failure> {
-                Ok(repository.ended_sequences(&of)?.into_iter().find(|s| s.id == wanted))
-            };
+            let ended = || repository.find_ended(&of, &wanted);
             match repository.find_absent(&of, &wanted) {
                 Ok(Some(absent)) => Ok((None, Some(absent), None)),
                 Ok(None) => Ok((None, None, ended()?)),
@@ -255,7 +265,76 @@ impl Admin {
     }
 }
 
+impl SequenceQuery {
+    /// Refuses parameters that would have no effect.
+    fn check(&self) -> Result<(), Status> {
+        let refuse = |text: String| Err(refused::bad_input(text));
+        if self.limit.is_some_and(|limit| limit > MOST_ROWS) {
+            return refuse(format!("limit is at most {MOST_ROWS}"));
+        }
+        if self.ended && self.resumable {
+            return refuse("ended and resumable are two lists: ask for one of them".to_owned());
+        }
+        if self.sort.is_some() && (self.ended || self.resumable) {
+            return refuse("sort is for live sequences: leave it out".to_owned());
+        }
+        if !self.ended && (self.reason.is_some() || self.since.is_some()) {
+            return refuse("reason and since are for sequences that have ended: add ended=true".to_owned());
+        }
+        let Some(reason) = &self.reason else { return Ok(()) };
+        let known = EndReason::ALL.map(ended_reason);
+        if known.contains(&reason.as_str()) {
+            return Ok(());
+        }
+        refuse(format!("no sequence ends with the reason \"{reason}\"{}", did_you_mean(reason, known)))
+    }
+}
+
+/// Keeps the rows with the largest keys, the largest first.
+fn keep_largest<T, K: Ord>(rows: &mut Vec<T>, limit: usize, key: impl Fn(&T) -> K) {
+    if let Some(last) = limit.checked_sub(1).filter(|_| limit < rows.len()) {
+        rows.select_nth_unstable_by_key(last, |row| Reverse(key(row)));
+    }
+    rows.truncate(limit);
+    rows.sort_unstable_by_key(|row| Reverse(key(row)));
+}
+
 pub(super) fn absent(model: &str, id: &Id) -> Status {
     let text = format!("sequence {id} of model '{model}' does not live here, and nothing is remembered of it");
     Status::new(Code::NotFound, "absent", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_without_an_effect_are_refused() {
+        let ended = SequenceQuery { ended: true, ..SequenceQuery::default() };
+        let reason = |reason: &str| SequenceQuery { reason: Some(reason.to_owned()), ..ended.clone() };
+        for good in [SequenceQuery::default(), ended.clone(), reason("expired")] {
+            assert!(good.check().is_ok(), "{good:?}");
+        }
+        let with_sort = SequenceQuery { sort: Some(Sort::Step), ..ended.clone() };
+        for (wrong, why) in [
+            (SequenceQuery { limit: Some(MOST_ROWS + 1), ..SequenceQuery::default() }, "limit is at most 10000"),
+            (SequenceQuery { resumable: true, ..ended.clone() }, "two lists"),
+            (with_sort, "sort is for live sequences"),
+            (SequenceQuery { ended: false, ..reason("expired") }, "add ended=true"),
+            (reason("expird"), "did you mean \"expired\"?"),
+        ] {
+            let status = wrong.check().unwrap_err();
+            assert!(status.reason == "bad_input" && status.message.contains(why), "{}", status.message);
+        }
+    }
+
+    #[test]
+    fn the_largest_rows_come_first() {
+        let largest = |limit| {
+            let mut rows = vec![3, 9, 1, 7, 5];
+            keep_largest(&mut rows, limit, |row| *row);
+            rows
+        };
+        assert_eq!([largest(0), largest(2), largest(5), largest(9)].concat(), [9, 7, 9, 7, 5, 3, 1, 9, 7, 5, 3, 1]);
+    }
 }

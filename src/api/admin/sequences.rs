@@ -25,11 +25,17 @@ pub(super) struct WantedCapture {
     pub(super) wait: Option<Duration>,
 }
 
-/// Parses an id from a path or a command: a number, unless it is declared to be a text.
-pub(super) fn id(text: &str, is_text: bool) -> Id {
-    match text.parse::<u64>() {
+/// Parses an id from a path or a command: a number, unless it is declared to be a text. 0 and an empty text are no sequences.
+pub(super) fn id(text: &str, is_text: bool) -> Result<Id, Status> {
+    let id = match text.parse::<u64>() {
         Ok(number) if !is_text => Id::from(number),
         _ => Id::from(text),
+    };
+    match id {
+        Id::None => Err(refused::bad_input(format!(
+            "\"{text}\" is no sequence: an id is a number above 0, or a text that is not empty"
+        ))),
+        id => Ok(id),
     }
 }
 
@@ -41,58 +47,70 @@ impl Admin {
         id: Id,
         why: Option<String>,
     ) -> Result<(), Status> {
-        let (repository, of, dropped) = (self.api().repository().clone(), model.clone(), id.clone());
-        let outcome = aside(move || repository.drop_sequence(&of, &dropped)).await;
-        let outcome = outcome.and_then(|there| if there { Ok(()) } else { Err(absent(&model, &id)) });
-        let why = why.filter(|why| !why.is_empty()).map(|why| format!(" ({why})")).unwrap_or_default();
-        self.note_sequence(caller, "sequence drop", &model, &id, &why, outcome.as_ref().copied());
-        outcome
+        self.run_change(caller, |admin, caller| async move {
+            let (repository, of, dropped) = (admin.api().repository().clone(), model.clone(), id.clone());
+            let outcome = aside(move || repository.drop_sequence(&of, &dropped)).await;
+            let outcome = outcome.and_then(|there| if there { Ok(()) } else { Err(absent(&model, &id)) });
+            let why = why.filter(|why| !why.is_empty()).map(|why| format!(" ({why})")).unwrap_or_default();
+            admin.note_sequence(&caller, "sequence drop", &model, &id, &why, outcome.as_ref().copied());
+            outcome
+        })
+        .await
     }
 
     /// The state of a live or stored sequence, as a `.safetensors` file.
     pub(super) async fn export(&self, caller: &Caller, model: String, id: Id) -> Result<Vec<u8>, Status> {
-        let outcome = match self.served(&model) {
-            _ if !self.rights().peek() => {
-                Err(refused::denied("states of sequences are not shown: set [admin] peek = true"))
-            }
-            Err(status) => Err(status),
-            Ok(served) => {
-                let of = id.clone();
-                kept(move || served.export(&of)).await
-            }
-        };
-        self.note_sequence(caller, "sequence export", &model, &id, "", outcome.as_ref().map(|_| ()));
-        outcome
+        self.run_change(caller, |admin, caller| async move {
+            let outcome = match admin.served(&model) {
+                _ if !admin.rights().peek() => {
+                    Err(refused::denied("states of sequences are not shown: set [admin] peek = true"))
+                }
+                Err(status) => Err(status),
+                Ok(served) => {
+                    let of = id.clone();
+                    kept(move || served.export(&of)).await
+                }
+            };
+            admin.note_sequence(&caller, "sequence export", &model, &id, "", outcome.as_ref().map(|_| ()));
+            outcome
+        })
+        .await
     }
 
     /// Imports a state for a sequence that is not live here. Its next step continues from that state.
     pub(super) async fn import(&self, caller: &Caller, model: String, id: Id, file: Vec<u8>) -> Result<(), Status> {
-        let outcome = match self.served(&model) {
-            _ if !self.rights().upload() => {
-                Err(refused::denied("states are not taken over the wire: set [admin] upload = true"))
-            }
-            Err(status) => Err(status),
-            Ok(served) => {
-                let of = id.clone();
-                kept(move || served.import(of, &file)).await
-            }
-        };
-        self.note_sequence(caller, "sequence import", &model, &id, "", outcome.as_ref().copied());
-        outcome
+        self.run_change(caller, |admin, caller| async move {
+            let outcome = match admin.served(&model) {
+                _ if !admin.rights().upload() => {
+                    Err(refused::denied("states are not taken over the wire: set [admin] upload = true"))
+                }
+                Err(status) => Err(status),
+                Ok(served) => {
+                    let of = id.clone();
+                    kept(move || served.import(of, &file)).await
+                }
+            };
+            admin.note_sequence(&caller, "sequence import", &model, &id, "", outcome.as_ref().copied());
+            outcome
+        })
+        .await
     }
 
     /// Copies a live sequence's state to another sequence, which must not be live here.
     pub(super) async fn fork(&self, caller: &Caller, model: String, id: Id, to: Id) -> Result<(), Status> {
-        let outcome = match self.served(&model) {
-            Err(status) => Err(status),
-            Ok(served) => {
-                let (of, copy) = (id.clone(), to.clone());
-                kept(move || served.fork(&of, copy)).await
-            }
-        };
-        let copy = format!(" as {}", self.shown(&to));
-        self.note_sequence(caller, "sequence fork", &model, &id, &copy, outcome.as_ref().copied());
-        outcome
+        self.run_change(caller, |admin, caller| async move {
+            let outcome = match admin.served(&model) {
+                Err(status) => Err(status),
+                Ok(served) => {
+                    let (of, copy) = (id.clone(), to.clone());
+                    kept(move || served.fork(&of, copy)).await
+                }
+            };
+            let copy = format!(" as {}", admin.shown(&to));
+            admin.note_sequence(&caller, "sequence fork", &model, &id, &copy, outcome.as_ref().copied());
+            outcome
+        })
+        .await
     }
 
     /// Captures the state of a live sequence, and the inputs and outputs of its next steps.
@@ -196,7 +214,15 @@ mod tests {
 
     #[test]
     fn a_numeric_id_is_a_number_unless_a_text_is_requested() {
-        assert_eq!((id("7", false), id("7", true)), (Id::Int(7), Id::from("7")));
+        let id = |text, is_text| id(text, is_text).unwrap();
+        assert_eq!((id("7", false), id("7", true), id("0", true)), (Id::Int(7), Id::from("7"), Id::from("0")));
         assert_eq!((id("call-77", false), id("-1", false)), (Id::from("call-77"), Id::from("-1")));
+    }
+
+    #[test]
+    fn an_id_of_no_sequence_is_refused() {
+        for (text, is_text) in [("0", false), ("00", false), ("", false), ("", true)] {
+            assert_eq!(id(text, is_text).map_err(|status| status.reason), Err("bad_input"), "{text}");
+        }
     }
 }

@@ -128,11 +128,14 @@ impl Admin {
     pub(super) async fn why(&self, model: String, id: Id) -> Result<Explanation, Status> {
         let found = self.found(&model, &id).await?;
         let (repository, of, wanted) = (self.api().repository().clone(), model.clone(), id.clone());
-        let (history, live) =
-            aside(move || Ok((repository.sequence_history(&of, &wanted)?, repository.live_sequences(&of)?))).await?;
         let sequence = found.unwrap_or_else(|| self.row(&id, "unknown", 0));
+        let waits = place_of(&sequence) == "waiting";
+        let read = move || {
+            let live = if waits { repository.live_sequences(&of)? } else { Vec::new() };
+            Ok((repository.sequence_history(&of, &wanted)?, ahead(&live, &wanted)))
+        };
+        let (history, ahead) = aside(read).await?;
         let plugins = self.list().await.unwrap_or_default();
-        let ahead = ahead(&live, &id);
         Ok(self.explanation(model, sequence, history, ahead, scheduler(&plugins)))
     }
 
@@ -200,7 +203,9 @@ fn scheduler(plugins: &[Summary]) -> impl Fn(&str) -> Option<String> {
 
 /// Whether the text of a refusal may contain another sequence's id, or text of a user.
 fn is_private(failure: &Failure) -> bool {
-    matches!(failure, Failure::Processor(_) | Failure::NotCopied { .. } | Failure::Member { .. })
+    // The runtime's own text may name a value of a tensor.
+    let is_own_text = matches!(failure, Failure::Run(_) | Failure::Internal(_));
+    is_own_text || matches!(failure, Failure::Processor(_) | Failure::NotCopied { .. } | Failure::Member { .. })
 }
 
 #[cfg(test)]
@@ -263,6 +268,20 @@ mod tests {
         assert_eq!(reason_of("ended", &row, &refused), Some("plugin_failed"));
         assert_eq!(reason_of("ended", &row, &refused[..1]), Some("never_started"));
         assert_eq!(reason_of("ended", &ended("backlog_timeout"), &[]), Some("backlog_timeout"));
+    }
+
+    #[test]
+    fn texts_that_may_name_a_value_or_an_id_are_private() {
+        for failure in [Failure::Run("idx=7 is out of bounds".to_owned()), Failure::Internal("7".to_owned())] {
+            assert!(is_private(&failure), "{failure:?}");
+        }
+        assert!(!is_private(&Failure::StateMemory {
+            model: "m".to_owned(),
+            id: Id::from(7),
+            wanted: 1,
+            used: 1,
+            limit: 1
+        }));
     }
 
     #[test]

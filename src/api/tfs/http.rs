@@ -152,12 +152,17 @@ async fn all_json(tfs: &Tfs) -> Result<Value, RefusedResponse> {
 
 /// Scans the model repository once. The HTTP status shows whether anything has changed.
 async fn reload(State(tfs): State<Tfs>, CallerOf(caller): CallerOf) -> Result<Response, RefusedResponse> {
-    let repository = tfs.api().repository().clone();
-    let reloaded = off_task(true, move || repository.reload()).await.map_err(|failure| refusal::status(&failure))?;
+    let (api, repository) = (tfs.api().clone(), tfs.api().repository().clone());
+    let reload = move || -> Result<bool, Failure> {
+        let changed = repository.reload()?;
+        // Noted here, because the client may no longer wait.
+        if changed {
+            api.changes().note(&caller, "model reload", "repository", Ok(()));
+        }
+        Ok(changed)
+    };
+    let reloaded = off_task(true, reload).await.map_err(|failure| refusal::status(&failure))?;
     let changed = reloaded.map_err(|failure| refusal::status(&failure))?;
-    if changed {
-        tfs.api().changes().note(&caller, "model reload", "repository", Ok(()));
-    }
     let code = if changed { StatusCode::CREATED } else { StatusCode::OK };
     Ok((code, Json(all_json(&tfs).await?)).into_response())
 }

@@ -1,18 +1,15 @@
 //! The part of `sequor plugin dev` that all worlds share: it watches the sources of a plug-in, and builds.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::{Failed, failed, machine};
 use crate::author::{self, AuthorError, Project};
 use crate::cli::stdout;
 use crate::cli::terminal::Leave;
 
-/// Folders whose files no build reads.
-const NO_SOURCES: [&str; 4] = ["target", "node_modules", "__pycache__", "cases"];
 /// How often the sources are checked.
 const LOOK: Duration = Duration::from_millis(300);
 
@@ -26,7 +23,7 @@ pub(super) fn on_every_change(folder: &Path, mut round: impl FnMut() -> Result<S
         }
     })?;
     loop {
-        let now = sources(folder);
+        let now = author::source_marks(folder);
         if seen.as_ref() != Some(&now) {
             seen = Some(now);
             // The author reads the error and continues. Only an unreachable server ends the command.
@@ -63,48 +60,4 @@ pub(super) fn build(folder: &Path, to: &Path) -> Result<PathBuf, Failed> {
 pub(super) fn first_name(folder: &Path) -> Result<String, Failed> {
     let project = Project::open(folder).map_err(failed)?;
     Ok(project.manifests.first().map(|manifest| manifest.name.clone()).unwrap_or_default())
-}
-
-type SourceFiles = BTreeMap<PathBuf, (SystemTime, u64)>;
-
-/// Every source with its modification time and size. Results of builds are excluded.
-fn sources(folder: &Path) -> SourceFiles {
-    let mut found = SourceFiles::new();
-    let Ok(entries) = std::fs::read_dir(folder) else { return found };
-    for entry in entries.flatten() {
-        let (path, name) = (entry.path(), entry.file_name());
-        let name = name.to_string_lossy();
-        let made = name.starts_with('.') || NO_SOURCES.contains(&name.as_ref());
-        let is_component = name.ends_with(".wasm") || name == "Cargo.lock";
-        match entry.metadata() {
-            Ok(data) if data.is_dir() && !made => found.extend(sources(&path)),
-            Ok(data) if data.is_file() && !is_component => {
-                found.insert(path, (data.modified().unwrap_or(SystemTime::UNIX_EPOCH), data.len()));
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_changed_sources_count_and_build_outputs_do_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("src/lib.rs", "one");
-        let first = sources(folder.path());
-        write("target/x.rs", "made");
-        write("mine.wasm", "made");
-        assert_eq!(sources(folder.path()), first);
-        write("src/lib.rs", "another");
-        assert_ne!(sources(folder.path()), first);
-    }
 }

@@ -50,6 +50,11 @@ impl RunError {
         }
     }
 
+    /// Whether padding made the rows of the batch too large together. Each row may still run alone.
+    pub(in crate::model) fn is_too_long_together(&self) -> bool {
+        matches!(self, RunError::State(StateError::TooLong { .. }))
+    }
+
     /// The device without enough memory and the bytes wanted, if that was the reason.
     pub(in crate::model) fn no_room(&self) -> Option<(DeviceId, usize)> {
         match self.device()? {

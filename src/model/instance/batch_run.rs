@@ -106,7 +106,8 @@ impl BatchRun {
     }
 }
 
-/// Runs the rows of a failed batch one by one. Returns one result for each real row. A batch of one row is not run again.
+/// Runs the rows of a failed batch one by one. Returns one result for each real row. A batch of one row is not run again, unless its padding
+/// rows are the reason.
 pub(super) fn one_by_one(
     load: &LoadedModel,
     executor: &mut Executor,
@@ -115,7 +116,7 @@ pub(super) fn one_by_one(
     error: &RunError,
 ) -> Vec<Result<RowOutcome, RunError>> {
     let real: Vec<RowWork> = work.into_iter().flatten().collect();
-    if real.len() < 2 {
+    if real.len() < 2 && !error.is_too_long_together() {
         return vec![Err(error.clone())];
     }
     let alone = |row: RowWork| {

@@ -333,6 +333,16 @@ impl Repository {
         Ok(listing::ended(&*self.model(model)?))
     }
 
+    /// The live sequence of an id. If there are two, it is the younger one.
+    pub fn find_live(&self, model: &str, id: &Id) -> Result<Option<LiveSequence>, Failure> {
+        Ok(listing::find_live(&*self.model(model)?, id))
+    }
+
+    /// The end of the last sequence of an id, if it is remembered.
+    pub fn find_ended(&self, model: &str, id: &Id) -> Result<Option<EndedSequence>, Failure> {
+        Ok(listing::find_ended(&*self.model(model)?, id))
+    }
+
     /// The last steps and refusals of the last sequence of an id, as far as they are remembered.
     pub fn sequence_history(&self, model: &str, id: &Id) -> Result<SequenceHistory, Failure> {
         Ok(history::history(&*self.model(model)?, id))

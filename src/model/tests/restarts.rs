@@ -37,6 +37,19 @@ fn a_planned_restart_loses_no_step() {
     }
 }
 
+/// The list is read in portions, so that no request waits long for the model's lock.
+#[test]
+fn a_long_list_of_stored_sequences_names_each_once() {
+    let machine = Machine::new("drain", "oldest { max_candidate_sequences: 600 }");
+    let first = machine.serve();
+    (1..=600).for_each(|id| assert_eq!(first.sum(id, 1, start), 1));
+    first.stop();
+    let second = machine.serve();
+    let mut ids: Vec<Id> = second.resumable().into_iter().map(|(id, _)| id).collect();
+    ids.sort();
+    assert_eq!(ids, (1..=600).map(Id::from).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_sequence_continues_after_a_crash_only_from_its_last_answer() {
     for (when, sum) in [("step", Some(8)), ("drain", None)] {

@@ -1,6 +1,7 @@
 //! Takes over the stored sequences of a model, and writes the live ones when the server stops.
 
 use std::collections::HashSet;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -90,11 +91,20 @@ pub(in crate::model) fn take_ended(model: &Arc<ModelScheduler>, store: &Sequence
 /// A stored sequence that was not continued yet: id, the version that continues it, the facts about its state, and the idle time left.
 type Resumable = (Id, u64, Arc<StateHead>, Option<Duration>);
 
-/// The stored sequences of a model.
-pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<Resumable> {
-    let now = model.now();
-    let table = model.table.lock();
-    table.kept.iter().map(|(id, kept)| one_resumable(&table, now, id, kept)).collect()
+/// The stored sequences of a model. `portion`: the maximum number that is read under one lock.
+pub(in crate::model) fn resumable(model: &ModelScheduler, portion: usize) -> Vec<Resumable> {
+    let (mut all, now) = (Vec::<Resumable>::new(), model.now());
+    loop {
+        let from = all.last().map_or(Bound::Unbounded, |(id, ..)| Bound::Excluded(id));
+        let table = model.table.lock();
+        let kept = table.kept.range::<Id, _>((from, Bound::Unbounded)).take(portion);
+        let kept: Vec<Resumable> = kept.map(|(id, kept)| one_resumable(&table, now, id, kept)).collect();
+        drop(table);
+        if kept.is_empty() {
+            return all;
+        }
+        all.extend(kept);
+    }
 }
 
 /// The stored sequence of this id.

@@ -84,14 +84,20 @@ pub enum ResumableFrom {
 
 /// The sequences of a model that wait for their next step, in the order of their ids.
 pub(in crate::model) fn resumable(model: &ModelScheduler) -> Vec<ResumableSequence> {
-    let mut all: Vec<ResumableSequence> = restart::resumable(model)
+    let mut all: Vec<ResumableSequence> = restart::resumable(model, PORTION as usize)
         .into_iter()
         .map(|(id, version, head, left)| ResumableSequence::stored(id, version, &head, left))
         .collect();
-    let now = model.now();
-    let table = model.table.lock();
-    all.extend(table.imports.all().map(|(id, import)| ResumableSequence::imported(id, import, now)));
-    drop(table);
+    let (now, mut after) = (model.now(), None);
+    loop {
+        let table = model.table.lock();
+        let portion = table.imports.after(after.as_ref()).take(PORTION as usize);
+        let portion: Vec<_> = portion.map(|(id, import)| ResumableSequence::imported(id, import, now)).collect();
+        drop(table);
+        let Some(last) = portion.last() else { break };
+        after = Some(last.id.clone());
+        all.extend(portion);
+    }
     all.extend(unowned(model));
     all.sort_by_cached_key(|kept| kept.id.to_string());
     all
@@ -164,12 +170,11 @@ fn unowned(model: &ModelScheduler) -> Vec<ResumableSequence> {
     }
 }
 
-/// Every live sequence of a model, in no particular order.
+/// Every live sequence of a model, in no particular order. All ages are of one time.
 pub(in crate::model) fn live(model: &ModelScheduler) -> Vec<LiveSequence> {
-    let (mut all, mut from) = (Vec::new(), Some(0));
+    let (mut all, mut from, now) = (Vec::new(), Some(0), model.now());
     while let Some(place) = from {
         let (seen, rest) = model.seen(place, PORTION);
-        let now = model.now();
         all.extend(seen.into_iter().map(|seen| shown(model, seen, now)));
         from = rest;
     }
@@ -197,18 +202,34 @@ fn shown(model: &ModelScheduler, seen: SequenceView, now: Time) -> LiveSequence 
     }
 }
 
+/// The live sequence of an id. If there are two, it is the one that has replaced the other, which is ending.
+pub(in crate::model) fn find_live(model: &ModelScheduler, id: &Id) -> Option<LiveSequence> {
+    let table = model.table.lock();
+    let seq = table.core.find(id, None).or_else(|| table.core.find_ending(id))?;
+    let seen = table.core.view_of(seq)?;
+    drop(table);
+    Some(shown(model, seen, model.now()))
+}
+
 /// The last sequences of a model that ended, the latest first.
 pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     let (now, ended) = (model.now(), model.ended(ENDS));
-    let one = |(id, Tombstone { why, at, step, idle }, by): (Id, Tombstone, Option<EndedBy>)| EndedSequence {
-        id,
-        reason: ended_reason(why),
-        by,
-        step,
-        idle,
-        ago: now.since(at),
-    };
-    ended.into_iter().map(one).collect()
+    ended.into_iter().map(|(id, stone, by)| EndedSequence::new(id, stone, by, now)).collect()
+}
+
+/// The end of the last sequence of an id, if it is remembered.
+pub(in crate::model) fn find_ended(model: &ModelScheduler, id: &Id) -> Option<EndedSequence> {
+    let table = model.table.lock();
+    let stone = table.core.end_of(id)?;
+    let by = table.enders.of(id, stone);
+    drop(table);
+    Some(EndedSequence::new(id.clone(), stone, by, model.now()))
+}
+
+impl EndedSequence {
+    fn new(id: Id, Tombstone { why, at, step, idle }: Tombstone, by: Option<EndedBy>, now: Time) -> EndedSequence {
+        EndedSequence { id, reason: ended_reason(why), by, step, idle, ago: now.since(at) }
+    }
 }
 
 /// Ends a sequence that lives or is stored. Its queued requests are refused. If it is in the store, waits until the store has removed it.

@@ -1,6 +1,7 @@
 //! States that wait for the next step of an id without a live sequence. An operator gave them, or a replaced load left them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ impl Import {
 /// All waiting states, by the ids of their sequences.
 #[derive(Debug, Default)]
 pub(in crate::model::sequences) struct Imports {
-    by_id: HashMap<Id, Import>,
+    by_id: BTreeMap<Id, Import>,
     /// When to look for expired states.
     due: Time,
 }
@@ -122,9 +123,10 @@ impl Imports {
         self.by_id.get(id)
     }
 
-    /// All waiting states, with their ids.
-    pub(in crate::model::sequences) fn all(&self) -> impl Iterator<Item = (&Id, &Import)> {
-        self.by_id.iter()
+    /// The waiting states in the order of their ids, from the first one after this id.
+    pub(in crate::model::sequences) fn after(&self, id: Option<&Id>) -> impl Iterator<Item = (&Id, &Import)> {
+        let from = id.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range::<Id, _>((from, Bound::Unbounded))
     }
 
     /// Gives a request the state that waits for it. A START does not get it: the state is removed once its sequence begins.

@@ -1,7 +1,7 @@
 //! The table under one model's lock: the core, the requests, and the data of live sequences. Turns effects into actions for after the lock is
 //! released.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,8 +40,8 @@ pub(in crate::model) struct Table {
     policies: LoadPolicies,
     /// States that wait for the next step of an id without a live sequence.
     pub(in crate::model::sequences) imports: Imports,
-    /// Sequences that are in the store and not live.
-    pub(in crate::model::sequences) kept: HashMap<Id, KeptSequence>,
+    /// Sequences that are in the store and not live. Operators list them in portions, which needs an order.
+    pub(in crate::model::sequences) kept: BTreeMap<Id, KeptSequence>,
     /// When to look for expired ones.
     pub(in crate::model::sequences) kept_due: Time,
     /// The successions: which versions continue from stored states of others.
