@@ -1,4 +1,5 @@
-//! Periodic maintenance on the timer's thread: once a second it releases memory that was kept long enough. Once a minute it ends unused
+//! Periodic maintenance on the timer's thread: once a second it releases memory that was kept long enough, and
+//! shows the room for plug-ins. Once a minute it ends unused
 //! instances and removes metrics of things that are gone.
 
 use std::fmt::Debug;
@@ -7,11 +8,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sequor_core::Time;
+use sequor_wasm::room::{GuestRoom, RefusedRoom, RoomUsage};
 
 use crate::backend::Backend;
 use crate::device::trim_heaps;
 use crate::state::ChunkCache;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, RoomFigures};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which unused instances and metrics are removed.
@@ -21,6 +23,9 @@ const UNUSED: Duration = Duration::from_secs(60);
 pub(in crate::model) trait KeepsUnused: Debug + Send + Sync {
     /// Ends the instances that have not been used since the last call.
     fn release_unused(&self);
+
+    /// Ends all instances that are not in use, except one.
+    fn release_free(&self);
 }
 
 /// The owners that still exist. Clones share the list.
@@ -35,8 +40,16 @@ impl UnusedOwners {
     }
 
     fn release(&self) {
-        let owners: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        owners.iter().for_each(|owner| owner.release_unused());
+        self.all().iter().for_each(|owner| owner.release_unused());
+    }
+
+    /// Makes room for other instances.
+    pub(in crate::model) fn release_free(&self) {
+        self.all().iter().for_each(|owner| owner.release_free());
+    }
+
+    fn all(&self) -> Vec<Arc<dyn KeepsUnused>> {
+        self.0.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -45,6 +58,7 @@ pub(in crate::model) struct Upkeep {
     chunk_cache: ChunkCache,
     backend: Arc<dyn Backend>,
     owners: UnusedOwners,
+    plugin_room: GuestRoom,
     metrics: Metrics,
     next: Time,
     next_unused: Time,
@@ -54,10 +68,10 @@ impl Upkeep {
     pub(in crate::model) fn new(
         chunk_cache: ChunkCache,
         backend: Arc<dyn Backend>,
-        owners: UnusedOwners,
+        (owners, plugin_room): (UnusedOwners, GuestRoom),
         metrics: Metrics,
     ) -> Upkeep {
-        Upkeep { chunk_cache, backend, owners, metrics, next: Time(0), next_unused: Time(0) }
+        Upkeep { chunk_cache, backend, owners, plugin_room, metrics, next: Time(0), next_unused: Time(0) }
     }
 
     /// Does the due maintenance, if a second has passed since the last call.
@@ -71,10 +85,16 @@ impl Upkeep {
             self.owners.release();
             self.metrics.forget_unused(now);
         }
+        self.metrics.set_plugin_room(figures(self.plugin_room.usage()));
         let states = self.chunk_cache.release_due(now);
         let tensors = self.backend.release_memory(now);
         if states || tensors {
             trim_heaps();
         }
     }
+}
+
+fn figures(RoomUsage { own, further, free, refused }: RoomUsage) -> RoomFigures {
+    let RefusedRoom { new, replacement, further: not_started } = refused;
+    RoomFigures { own, further, free, refused: [new, replacement, not_started] }
 }
