@@ -12,6 +12,7 @@ use sequor::model::{Pending, Repository};
 use sequor::scheduling::report::{By, PluginControl as _};
 use sequor_wasm::grants::GrantTable;
 use sequor_wasm::loader::Loader;
+use sequor_wasm::room::GuestRoom;
 
 use crate::in_process::{BoxResult, InProcess, guest, step};
 
@@ -42,7 +43,7 @@ fn measure(clients: Clients) -> BoxResult<()> {
     let hook = Arc::clone(&began);
     let backend = MockBackend::with_hook(Arc::new(move |_| hook.lock().push(Instant::now())));
     let folder = tempfile::tempdir()?;
-    let loader = Loader::new(Some(folder.path()), GrantTable::default())?;
+    let loader = Loader::new(Some(folder.path()), GrantTable::default(), GuestRoom::default())?;
     let make = move |name: &str, bytes: &[u8]| sequor::scheduling::loader::load(&loader, name, bytes);
     let server = InProcess::new(Arc::new(backend), b"accumulate INT32", (20_000, 64), None, Box::new(make))?;
     server.load()?;

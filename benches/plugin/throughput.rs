@@ -12,6 +12,7 @@ use sequor::scheduling::guest::Source;
 use sequor::scheduling::report::{Attached, PluginControl as _};
 use sequor_wasm::grants::GrantTable;
 use sequor_wasm::loader::Loader;
+use sequor_wasm::room::GuestRoom;
 
 use crate::fair_share::{NATIVE, Native};
 use crate::in_process::{BoxResult, GRANTS, InProcess, guest, of_tenant, step};
@@ -89,7 +90,7 @@ fn onnx() -> BoxResult<OnnxBackend> {
 }
 
 fn server(backend: &Arc<OnnxBackend>, graph: &[u8], plugin: Option<&str>, size: (u32, u32)) -> BoxResult<InProcess> {
-    let loader = Loader::new(None, GrantTable::one(plugin.unwrap_or_default(), GRANTS))?;
+    let loader = Loader::new(None, GrantTable::one(plugin.unwrap_or_default(), GRANTS), GuestRoom::default())?;
     let make = move |name: &str, bytes: &[u8]| match name {
         NATIVE => Ok(Arc::new(Native::default()) as Arc<dyn Source>),
         _ => sequor::scheduling::loader::load(&loader, name, bytes),

@@ -20,6 +20,7 @@ use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::Services;
 use wasmtime::component::{Component, Linker, TypedFunc};
 use wasmtime::{Config, Store};
@@ -142,8 +143,9 @@ pub(crate) fn chain_of(
         metrics: Metrics::new(false).processor("pass"),
         journal: Arc::new(Journal::new("pass")),
         clock: Arc::new(SystemTime(Instant::now())),
+        purpose: RoomPurpose::New,
     };
-    Ok(Chain::new(vec![source], &LoadFacts::default(), model, 2).map_err(|(_, what)| what)?)
+    Ok(Chain::new(vec![source], &LoadFacts::default(), model, 2).map_err(|(_, misfit)| misfit)?)
 }
 
 #[derive(Debug)]

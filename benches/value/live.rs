@@ -8,6 +8,7 @@ use sequor::backend::mock::MockBackend;
 use sequor::simulate::Workload;
 use sequor_wasm::grants::GrantTable;
 use sequor_wasm::loader::Loader;
+use sequor_wasm::room::GuestRoom;
 
 use crate::in_process::{BoxResult, InProcess, of_tenant, step};
 
@@ -33,7 +34,7 @@ impl Answered {
 
 /// Sends every request when it is due, and waits for all answers. Optionally uses a plug-in, and optionally records.
 pub(crate) fn play(workload: &Workload, plugin: Option<&str>, record: Option<&Path>) -> BoxResult<Vec<Answered>> {
-    let loader = Loader::new(None, GrantTable::default())?;
+    let loader = Loader::new(None, GrantTable::default(), GuestRoom::default())?;
     let make = move |name: &str, bytes: &[u8]| sequor::scheduling::loader::load(&loader, name, bytes);
     let server = InProcess::new(Arc::new(MockBackend::new()), GRAPH, (256, 8), plugin, Box::new(make))?;
     if let Some(file) = record {

@@ -7,6 +7,7 @@ use sequor_wasm::cache::{COMPILED, Cache};
 use sequor_wasm::component::Component;
 use sequor_wasm::grants::GrantTable;
 use sequor_wasm::loader::Loader;
+use sequor_wasm::room::GuestRoom;
 use sequor_wasm::world::World;
 
 use super::Failed;
@@ -37,7 +38,7 @@ pub(super) fn enable_plugins(repository: &Repository, settings: &PluginsSection)
         components: base(&super::variable).map(|base| base.join("components")),
     };
     let grants = GrantTable::parse(settings.grants.iter().map(String::as_str)).map_err(Failed::Configuration)?;
-    let loader = LazyLoader { grants: grants.clone(), ..LazyLoader::default() };
+    let loader = LazyLoader { grants: grants.clone(), room: repository.plugin_room().clone(), ..LazyLoader::default() };
     let PluginRules { require_sha256, memory, strikes, ref components, .. } = rules;
     let (components, instances) = (components.clone(), settings.instances as usize);
     let placed = PlaceRules { dir, require_sha256, memory, strikes, components, grants, instances };
@@ -56,12 +57,13 @@ pub(super) fn enable_plugins(repository: &Repository, settings: &PluginsSection)
 struct LazyLoader {
     loader: Arc<OnceLock<Result<Loader, PluginError>>>,
     grants: GrantTable,
+    room: GuestRoom,
 }
 
 impl LazyLoader {
     fn get(&self) -> Result<&Loader, PluginError> {
         let new = || {
-            let loader = Loader::new(compiled().as_deref(), self.grants.clone());
+            let loader = Loader::new(compiled().as_deref(), self.grants.clone(), self.room.clone());
             loader.map_err(|e| PluginError::Internal(e.to_string()))
         };
         self.loader.get_or_init(new).as_ref().map_err(Clone::clone)

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::journal::Journal;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::Services;
 
 use super::calls::{self, InitializeAnswer};
@@ -20,6 +21,7 @@ use crate::config::model::LoadFacts;
 use crate::processing::calls::{CallFacts, GuestRefusal, Passing};
 use crate::processing::fit::placed;
 use crate::processing::health::{PlaceGauges, PlaceHealth, ProcessorClock};
+use crate::processing::place::Misfit;
 use crate::processing::ports::PortTensors;
 use crate::processing::{ProcessorRefusal, RefusedBy};
 use crate::telemetry::{Hook, PluginMetrics};
@@ -47,6 +49,7 @@ pub struct InitializerSource {
     pub clock: ProcessorClock,
     /// The table of the states that its steps produce.
     pub kept: Arc<KeptStates>,
+    pub purpose: RoomPurpose,
 }
 
 /// A checked answer of the plug-in.
@@ -106,18 +109,18 @@ pub struct Initializer {
 }
 
 impl Initializer {
-    /// Configures an initializer. `guests` is the maximum number of its guests. The error is a sentence.
+    /// Configures an initializer. `guests` is the maximum number of its guests.
     pub fn new(
         source: InitializerSource,
         facts: &LoadFacts,
         ports: InitializerPorts,
         guests: usize,
-    ) -> Result<Initializer, String> {
-        let InitializerSource { name, component, options, services, metrics, journal, clock, kept } = source;
+    ) -> Result<Initializer, Misfit> {
+        let InitializerSource { name, component, options, services, metrics, journal, clock, kept, purpose } = source;
         let gauges = PlaceGauges::new(metrics.memory_at(&facts.name), metrics.parked_at(&facts.name));
         let health = PlaceHealth::new(clock, options.strikes, gauges);
         let site = Arc::new(InitializerSite { facts: facts.clone(), ports, options, services, metrics, guests });
-        let current = ArcSwap::from_pointee(InitializerVersion::start(&component, &site)?);
+        let current = ArcSwap::from_pointee(InitializerVersion::start(&component, &site, purpose)?);
         Ok(Initializer { name, kept, site, journal, current, health, retired: AtomicBool::new(false) })
     }
 
@@ -201,6 +204,11 @@ impl Initializer {
     /// Ends the guests that were not used since the last call.
     pub(crate) fn release_unused(&self) {
         self.current.load().release_unused();
+    }
+
+    /// Ends the free guests, except one.
+    pub(crate) fn release_free(&self) {
+        self.current.load().release_free();
     }
 
     fn called(&self, hook: Hook, began: Instant, version: &InitializerVersion) {

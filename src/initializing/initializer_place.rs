@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sequor_wasm::room::RoomPurpose;
+
 use super::initializer::Initializer;
 use super::version::InitializerVersion;
 use super::world::{InitializerComponent, InitializerWorld};
 use crate::processing::PluginPlace;
 use crate::processing::health::PlaceHealth;
-use crate::processing::place::Replacement;
+use crate::processing::place::{Misfit, Replacement};
 use crate::processing::registry::PlaceRegistry;
 use crate::processing::status::PlaceStatus;
 use crate::telemetry::{Metrics, PluginMetrics};
@@ -54,8 +56,9 @@ impl PluginPlace for Initializer {
         PlaceStatus::new(&self.site.facts, &current.sha256, &self.health, current.memory(), call)
     }
 
-    fn try_version(&self, component: &Arc<InitializerComponent>) -> Result<Replacement<InitializerVersion>, String> {
-        InitializerVersion::start(component, &self.site).map(|version| Replacement::InPlace(Arc::new(version)))
+    fn try_version(&self, component: &Arc<InitializerComponent>) -> Result<Replacement<InitializerVersion>, Misfit> {
+        let version = InitializerVersion::start(component, &self.site, RoomPurpose::Replacement)?;
+        Ok(Replacement::InPlace(Arc::new(version)))
     }
 
     /// Another version may give other steps for a name, so the states of the previous version are dropped.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::instances::GuestPool;
 use sequor_wasm::limits::{Limits, is_full};
+use sequor_wasm::room::{RoomPurpose, RoomTicket};
 use sequor_wasm::services::Services;
 
 use super::calls;
@@ -16,6 +17,7 @@ use super::world::{InitializerComponent, InitializerGuest};
 use crate::config::fault::did_you_mean;
 use crate::config::model::LoadFacts;
 use crate::processing::files::ProcessorFile;
+use crate::processing::place::Misfit;
 use crate::processing::ports::place;
 use crate::processing::tensors::HeldTensors;
 use crate::processing::version::{CountedInstance, check_features};
@@ -66,28 +68,33 @@ struct WarmInitializer {
     files: u64,
     #[allow(dead_code, reason = "only its drop matters")]
     counted: CountedInstance,
+    /// Dropped after the guest.
+    #[allow(dead_code, reason = "only its drop matters")]
+    room: RoomTicket,
 }
 
 impl InitializerVersion {
-    /// Configures a version. The error is a sentence.
+    /// Configures a version, in a share of its own.
     pub(super) fn start(
         component: &Arc<InitializerComponent>,
         site: &Arc<InitializerSite>,
-    ) -> Result<InitializerVersion, String> {
+        purpose: RoomPurpose,
+    ) -> Result<InitializerVersion, Misfit> {
         let manifest = component.declared().manifest.clone();
         check_features(&manifest.features, &site.facts)?;
         for read in &manifest.reads {
             if place(&site.ports.request, read).is_none() {
                 let near = did_you_mean(read, site.ports.request.iter().map(|port| port.name.as_str()));
-                return Err(format!("reads names \"{read}\", which is no input of requests{near}"));
+                return Err(format!("reads names \"{read}\", which is no input of requests{near}").into());
             }
         }
         let (sha256, component, of) = (component.sha256().to_owned(), Arc::clone(component), Arc::clone(site));
-        let start = move || WarmInitializer::start(&component, &of);
+        let share = component.open_share(purpose)?;
+        let start = move || WarmInitializer::start(&component, &of, share.ticket()?);
         let guests = GuestPool::new(site.guests, start).recycling(WarmInitializer::is_spent);
         // Starts the first guest, so that the first START does not have to.
         let at_start = guests.call(|warm| Ok((warm.guest.memory_used(), warm.guest.memory_maximum())));
-        let (used, maximum) = at_start.map_err(|e| e.what)?;
+        let (used, maximum) = at_start?;
         let (memory, memory_maximum) = (AtomicU64::new(used), AtomicU64::new(maximum));
         Ok(InitializerVersion { sha256, manifest, guests, memory, memory_maximum })
     }
@@ -108,6 +115,10 @@ impl InitializerVersion {
         self.guests.release_unused();
     }
 
+    pub(super) fn release_free(&self) {
+        self.guests.release_free();
+    }
+
     /// Bytes of memory that the most recently called guest uses, and its maximum.
     pub(super) fn memory(&self) -> (u64, u64) {
         (self.memory.load(Ordering::Relaxed), self.memory_maximum.load(Ordering::Relaxed))
@@ -115,7 +126,11 @@ impl InitializerVersion {
 }
 
 impl WarmInitializer {
-    fn start(component: &InitializerComponent, site: &InitializerSite) -> Result<WarmInitializer, CallError> {
+    fn start(
+        component: &InitializerComponent,
+        site: &InitializerSite,
+        room: RoomTicket,
+    ) -> Result<WarmInitializer, CallError> {
         let InitializerSite { facts, ports, options, services, metrics, .. } = site;
         let began = Instant::now();
         let mut guest = component.guest(Arc::clone(services), options.limits)?;
@@ -125,7 +140,7 @@ impl WarmInitializer {
         configured.map_err(|what| CallError { fault: CallFault::Trap, what })?;
         let files = options.files.iter().map(ProcessorFile::size).sum();
         let at_start = guest.memory_used();
-        Ok(WarmInitializer { guest, at_start, files, counted })
+        Ok(WarmInitializer { guest, at_start, files, counted, room })
     }
 
     /// Whether another guest should replace this one.

@@ -6,6 +6,7 @@ use sequor_wasm::component::Component;
 use sequor_wasm::grants::Grants;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::ServiceLog;
 
 pub(crate) use super::wat::InitializerWat;
@@ -33,7 +34,8 @@ impl InitializerWat<'_> {
         let clock = Arc::new(StillClock);
         let (name, journal) = ("guest".to_owned(), Arc::new(Journal::new("guest")));
         let kept = KeptStates::new(u64::MAX, Budget::new(u64::MAX), KeptMetrics::default());
-        let source = InitializerSource { name, component, options, services, metrics, journal, clock, kept };
-        Initializer::new(source, &LoadFacts::default(), ports, 2)
+        let purpose = RoomPurpose::New;
+        let source = InitializerSource { name, component, options, services, metrics, journal, clock, kept, purpose };
+        Initializer::new(source, &LoadFacts::default(), ports, 2).map_err(String::from)
     }
 }

@@ -12,6 +12,7 @@ use super::calls::CallFacts;
 use super::fit::{KnownMemory, have_like_shapes};
 use super::link::ChainLink;
 use super::link_answer::{LinkPlan, RUN_BYTES, RUNS};
+use super::place::Misfit;
 use super::ports::{PortTensors, TensorSignature};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::ProcessorSource;
@@ -81,7 +82,7 @@ impl Chain {
         facts: &LoadFacts,
         model: TensorSignature,
         guests: usize,
-    ) -> Result<Chain, (usize, String)> {
+    ) -> Result<Chain, (usize, Misfit)> {
         let mut links = Vec::with_capacity(sources.len());
         let mut inner = model;
         for (n, source) in sources.into_iter().enumerate().rev() {

@@ -1,7 +1,10 @@
 //! The guests of one version. A free guest takes the next request. If no guest is free, requests wait in order.
 //!
 //! A request that finds no free guest starts one, up to a maximum. If the engine has no capacity for it, the request waits for another
-//! guest of this version. Guests stay for later requests. Guests that are unused for a while end, except one.
+//! guest of this version. There is always one to wait for, or one can start: each version owns the room of its first guest
+//! ([`sequor_wasm::room`]). So a guest ends before its place here becomes free.
+//!
+//! Guests stay for later requests. Guests that are unused for a while end, except one.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -81,21 +84,18 @@ impl<G> GuestQueue<G> {
                 TurnGrant::Guest(guest) => return Ok(GuestTurn { guest, place: TurnPlace::new(self) }),
                 TurnGrant::Start => match self.started() {
                     Ok(turn) => return Ok(turn),
-                    Err(error) if error.fault == CallFault::Full => next = self.take_another().ok_or(error)?,
+                    Err(error) if error.fault == CallFault::Full => next = self.take_another(),
                     Err(error) => return Err(error),
                 },
             }
         }
     }
 
-    /// Starts a guest before any request arrives.
-    pub(super) fn first(&self) -> Result<GuestTurn<'_, G>, CallError> {
-        self.state.lock().live += 1;
-        let started = self.started();
-        if started.as_ref().is_err_and(|error| error.fault == CallFault::Full) {
-            self.state.lock().live -= 1;
-        }
-        started
+    /// Adds a guest that has started before any request arrives.
+    pub(super) fn add(&self, guest: G) {
+        let mut state = self.state.lock();
+        state.live += 1;
+        state.free.push(guest);
     }
 
     /// Takes a free guest, or the right to start one. If there is neither, the error is a request at the end of the queue.
@@ -127,24 +127,21 @@ impl<G> GuestQueue<G> {
         }
     }
 
-    /// Gives up the right to start a guest. Returns a free guest, or a request at the front of the queue. `None` if there is no guest at
-    /// all.
-    fn take_another(&self) -> Option<Result<TurnGrant<G>, WaitingRequest<'_, G>>> {
+    /// Gives up the right to start a guest, because the engine has no capacity. Returns a free guest, or a request at the front of the queue.
+    /// If the other guests have ended meanwhile, there is room for one now, and the caller keeps that right.
+    fn take_another(&self) -> Result<TurnGrant<G>, WaitingRequest<'_, G>> {
         let mut state = self.state.lock();
-        state.live -= 1;
         if let Some(guest) = state.pop_free() {
-            return Some(Ok(TurnGrant::Guest(guest)));
+            state.live -= 1;
+            return Ok(TurnGrant::Guest(guest));
         }
-        if state.live == 0 {
-            // No guest is left to serve the waiting requests, so they fail.
-            let waiting = std::mem::take(&mut state.waiting);
-            drop(state);
-            drop(waiting);
-            return None;
+        if state.live == 1 {
+            return Ok(TurnGrant::Start);
         }
+        state.live -= 1;
         let (sender, handed) = oneshot::channel();
         state.waiting.push_front(sender);
-        Some(Err(WaitingRequest { queue: self, handed }))
+        Err(WaitingRequest { queue: self, handed })
     }
 
     /// Hands a free guest to the next request. If there may be more guests, the request behind it may start one.
@@ -166,13 +163,24 @@ impl<G> GuestQueue<G> {
 
     /// Ends the guests that were not used since the last call. One guest always stays.
     pub(super) fn release_unused(&self) {
+        self.release(|state| state.unused);
+    }
+
+    /// Ends the free guests. One guest always stays.
+    pub(super) fn release_free(&self) {
+        self.release(|state| state.free.len());
+    }
+
+    fn release(&self, count: impl FnOnce(&QueueState<G>) -> usize) {
         let mut state = self.state.lock();
-        let count = state.unused.min(state.live.saturating_sub(1)).min(state.free.len());
+        let count = count(&state).min(state.live.saturating_sub(1)).min(state.free.len());
         let ended: Vec<G> = state.free.drain(..count).collect();
-        state.live -= count;
         state.unused = state.free.len();
         drop(state);
-        drop(ended);
+        for guest in ended {
+            drop(guest);
+            self.leave();
+        }
     }
 
     /// Frees the place of a guest that ended.
@@ -209,9 +217,9 @@ impl<G> QueueState<G> {
 
 impl<G> WaitingRequest<'_, G> {
     async fn handed(mut self) -> Result<TurnGrant<G>, CallError> {
-        // The sender was dropped: there is no guest to wait for.
+        // The sender is dropped only with the queue.
         (&mut self.handed).await.map_err(|_| {
-            let what = "the server has no room for an instance of the plug-in now".to_owned();
+            let what = "the plug-in's instances are gone".to_owned();
             CallError { fault: CallFault::Full, what }
         })
     }
@@ -236,9 +244,12 @@ impl<G> GuestTurn<'_, G> {
     /// Returns the guest after a call that did not fail.
     pub(super) fn give_back(self) {
         let GuestTurn { mut guest, mut place } = self;
-        if !(place.queue.is_spent)(&mut guest) {
+        if (place.queue.is_spent)(&mut guest) {
+            drop(guest);
+        } else {
             place.back = Some(guest);
         }
+        drop(place);
     }
 }
 
@@ -279,6 +290,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::{Context, Poll, Waker};
+
+    use sequor_wasm::room::{GuestRoom, RoomPurpose, RoomTicket};
 
     use super::*;
 
@@ -358,27 +371,35 @@ mod tests {
         third.give_back();
     }
 
+    /// A guest that holds its room until it is dropped.
+    struct Roomy(#[allow(dead_code, reason = "only its drop matters")] RoomTicket);
+
     #[test]
-    fn without_room_and_without_a_guest_requests_are_refused() {
-        let (queue, room) = numbered(8, 0, 1);
-        let (_, first) = number(poll(pin!(queue.turn())));
-        let mut second = pin!(queue.turn());
-        assert!(poll(second.as_mut()).is_none());
-        // The guest traps, and no other one can replace it.
-        drop(first);
-        let refused = poll(second.as_mut()).expect("an answer").expect_err("no guest");
-        assert_eq!(refused.fault, CallFault::Full);
-        let refused = poll(pin!(queue.turn())).expect("an answer").expect_err("no guest");
-        assert_eq!(refused.fault, CallFault::Full);
-        room.store(1, Ordering::SeqCst);
-        let (n, turn) = number(poll(pin!(queue.turn())));
-        assert_eq!(n, 1);
-        turn.give_back();
+    fn a_version_whose_room_others_want_always_starts_a_first_guest() {
+        let room = GuestRoom::new(3);
+        let share = Arc::new(room.open(1, RoomPurpose::New).unwrap());
+        let starts = Arc::clone(&share);
+        let start = move || Ok(Roomy(starts.ticket()?));
+        let queue = GuestQueue::new(8, start, |_| true);
+        let other = room.open(1, RoomPurpose::New).unwrap();
+        let others = [other.ticket().unwrap(), other.ticket().unwrap()];
+        assert_eq!(room.usage().free, 0);
+        let first = poll(pin!(queue.turn())).unwrap().unwrap();
+        let (mut second, mut third) = (pin!(queue.turn()), pin!(queue.turn()));
+        assert!(poll(second.as_mut()).is_none() && poll(third.as_mut()).is_none());
+        // Each guest is spent, or traps, while no other one may start. The next request starts one in its room.
+        first.give_back();
+        let second = poll(second.as_mut()).unwrap().unwrap();
+        assert!(poll(third.as_mut()).is_none());
+        drop(second);
+        poll(third.as_mut()).unwrap().unwrap().give_back();
+        drop(others);
+        assert_eq!((queue.state.lock().live, room.usage().further), (0, 0));
     }
 
     #[test]
     fn guests_that_are_not_used_from_one_look_to_the_next_end_but_for_one() {
-        let (queue, _) = numbered(8, 0, 9);
+        let (queue, _) = numbered(8, 0, 20);
         let use_at_once = |count: usize| {
             let turns: Vec<_> = (0..count).map(|_| number(poll(pin!(queue.turn()))).1).collect();
             turns.into_iter().for_each(GuestTurn::give_back);
@@ -395,6 +416,9 @@ mod tests {
         let (_, called) = number(poll(pin!(queue.turn())));
         assert_eq!((look(), look()), (3, 1), "that one is called");
         called.give_back();
+        assert_eq!(use_at_once(4), 4);
+        queue.release_free();
+        assert_eq!(queue.state.lock().live, 1, "they are used, and others need their room");
     }
 
     #[test]

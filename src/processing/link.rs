@@ -15,6 +15,7 @@ use super::health::{PlaceGauges, PlaceHealth};
 use super::link_answer::{LinkPlan, LinkPorts, PlanFault, checked_scratch};
 use super::manifest::ProcessorManifest;
 use super::outgoing::OutgoingCalls;
+use super::place::Misfit;
 use super::ports::{PortTensors, TensorSignature, place};
 use super::refusal::{ProcessorRefusal, RefusedBy};
 use super::source::{OnFailure, ProcessorSource};
@@ -40,19 +41,19 @@ pub struct ChainLink {
 }
 
 impl ChainLink {
-    /// Configures a processor in front of `inner`. `guests` is the maximum number of its guests. The error is a sentence.
+    /// Configures a processor in front of `inner`. `guests` is the maximum number of its guests.
     pub(super) fn new(
         source: ProcessorSource,
         facts: &LoadFacts,
         inner: TensorSignature,
         guests: usize,
-    ) -> Result<ChainLink, String> {
-        let ProcessorSource { name, component, options, services, metrics, journal, clock } = source;
+    ) -> Result<ChainLink, Misfit> {
+        let ProcessorSource { name, component, options, services, metrics, journal, clock, purpose } = source;
         let gauges = PlaceGauges::new(metrics.memory_at(&facts.name), metrics.parked_at(&facts.name));
         let health = PlaceHealth::new(clock, options.strikes, gauges);
         let guests = options.instances.unwrap_or(guests);
         let site = Arc::new(LinkSite { facts: facts.clone(), inner, options, services, metrics, guests });
-        let (version, answered) = LinkVersion::start(&component, &site)?;
+        let (version, answered) = LinkVersion::start(&component, &site, purpose)?;
         let outer = if site.options.is_model { site.inner.clone() } else { answered };
         let (current, retired) = (ArcSwap::from_pointee(version), AtomicBool::new(false));
         Ok(ChainLink { name, outer, site, journal, current, health, retired })
@@ -256,6 +257,11 @@ impl ChainLink {
     /// Ends the guests that were not used since the last call.
     pub(crate) fn release_unused(&self) {
         self.current.load().release_unused();
+    }
+
+    /// Ends the free guests, except one.
+    pub(crate) fn release_free(&self) {
+        self.current.load().release_free();
     }
 
     fn called(&self, hook: Hook, began: Instant, version: &LinkVersion) {

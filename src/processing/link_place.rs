@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sequor_wasm::room::RoomPurpose;
+
 use super::health::PlaceHealth;
 use super::link::ChainLink;
-use super::place::{PluginPlace, Replacement};
+use super::place::{Misfit, PluginPlace, Replacement};
 use super::status::PlaceStatus;
 use super::version::LinkVersion;
 use super::world::{ProcessorComponent, ProcessorWorld};
@@ -50,8 +52,8 @@ impl PluginPlace for ChainLink {
     }
 
     /// A version needs a new load if its signature or `scratch` differs, or if only one of the two versions wants `post`.
-    fn try_version(&self, component: &Arc<ProcessorComponent>) -> Result<Replacement<LinkVersion>, String> {
-        let (version, answered) = LinkVersion::start(component, &self.site)?;
+    fn try_version(&self, component: &Arc<ProcessorComponent>) -> Result<Replacement<LinkVersion>, Misfit> {
+        let (version, answered) = LinkVersion::start(component, &self.site, RoomPurpose::Replacement)?;
         let outer = if self.site.options.is_model { self.site.inner.clone() } else { answered };
         let (before, after) = (self.current.load(), &version.manifest);
         let alike = before.manifest.scratch == after.scratch && before.manifest.post == after.post;

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::component::Component;
+use sequor_wasm::plugin_error::PluginError;
+use sequor_wasm::room::NoGuestRoom;
 use sequor_wasm::world::World;
 
 use super::health::PlaceHealth;
@@ -17,6 +20,59 @@ pub enum Replacement<V> {
     InPlace(Arc<V>),
     /// For new sequences only, by a new load of the model.
     NewLoad,
+}
+
+/// Why a version cannot serve at a place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// The version does not fit the place, or its start failed.
+    #[error("{0}")]
+    Unfit(String),
+    /// The server has no room for it now.
+    #[error("{0}")]
+    NoRoom(String),
+}
+
+impl Misfit {
+    /// A sentence about this version at this model.
+    pub(super) fn describe(&self, version: &str, model: &str) -> String {
+        match self {
+            Misfit::Unfit(why) => format!("{version} does not fit {model}: {why}"),
+            Misfit::NoRoom(why) => format!("{version} did not start for {model}: {why}"),
+        }
+    }
+
+    /// The refusal of an operation, with this text.
+    pub(crate) fn refusal(&self, text: String) -> PluginError {
+        match self {
+            Misfit::Unfit(_) => PluginError::Invalid(text),
+            Misfit::NoRoom(_) => PluginError::Unavailable(text),
+        }
+    }
+}
+
+impl From<String> for Misfit {
+    fn from(what: String) -> Misfit {
+        Misfit::Unfit(what)
+    }
+}
+
+impl From<NoGuestRoom> for Misfit {
+    fn from(no_room: NoGuestRoom) -> Misfit {
+        Misfit::NoRoom(no_room.to_string())
+    }
+}
+
+impl From<CallError> for Misfit {
+    fn from(CallError { fault, what }: CallError) -> Misfit {
+        if fault == CallFault::Full { Misfit::NoRoom(what) } else { Misfit::Unfit(what) }
+    }
+}
+
+impl From<Misfit> for String {
+    fn from(misfit: Misfit) -> String {
+        misfit.to_string()
+    }
 }
 
 /// A place of one world.
@@ -47,7 +103,7 @@ pub trait PluginPlace: Send + Sync + fmt::Debug + 'static {
     fn status(&self) -> PlaceStatus;
 
     /// Configures another version for this place. The version does not serve yet.
-    fn try_version(&self, component: &Arc<Component<Self::World>>) -> Result<Replacement<Self::Version>, String>;
+    fn try_version(&self, component: &Arc<Component<Self::World>>) -> Result<Replacement<Self::Version>, Misfit>;
 
     /// Makes a version serve from now on. The previous version finishes the requests that it has begun.
     fn take_over(&self, version: Arc<Self::Version>, unparks: bool);

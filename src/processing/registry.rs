@@ -19,7 +19,7 @@ use sequor_wasm::versions::{FileBefore, FilePrint, MakeVersion, Version, Version
 
 use super::health::ProcessorClock;
 use super::link::ChainLink;
-use super::place::{PluginPlace, Replacement};
+use super::place::{Misfit, PluginPlace, Replacement};
 use super::place_models::{PinnedFile, PlaceModels};
 use crate::telemetry::{Metrics, PluginMetrics};
 
@@ -279,8 +279,8 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         let seen = self.places(name);
         let put = self.fits(name, after, requested_by).and_then(|()| {
             let plan = try_all(&seen, &new.source).map_err(|(model, why)| {
-                let what = format!("not replaced: {name} ({}) does not fit {model}: {why}", short(after));
-                PluginError::Invalid(format!("{what}. {} goes on serving.", short(before)))
+                let what = why.describe(&format!("{name} ({})", short(after)), &model);
+                why.refusal(format!("not replaced: {what}. {} goes on serving.", short(before)))
             })?;
             let (file, pinned) = self.set_down(requested_by, name, &old, new).map_err(|why| {
                 PluginError::Denied(format!("not replaced: {why}. {} goes on serving.", short(before)))
@@ -422,7 +422,7 @@ struct ReplacementPlan<P: PluginPlace> {
 fn try_all<P: PluginPlace>(
     places: &[Arc<P>],
     new: &Arc<Component<P::World>>,
-) -> Result<ReplacementPlan<P>, (String, String)> {
+) -> Result<ReplacementPlan<P>, (String, Misfit)> {
     let mut plan = ReplacementPlan { in_place: Vec::new(), reloads: BTreeSet::new() };
     for place in places {
         match place.try_version(new) {

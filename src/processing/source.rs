@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::Services;
 
 use super::files::ProcessorFile;
@@ -51,6 +52,7 @@ pub struct ProcessorSource {
     pub metrics: Arc<PluginMetrics>,
     pub journal: Arc<Journal>,
     pub clock: ProcessorClock,
+    pub purpose: RoomPurpose,
 }
 
 impl fmt::Debug for ProcessorSource {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::limits::is_full;
+use sequor_wasm::room::{RoomPurpose, RoomTicket};
 use sequor_wasm::services::Services;
 
 use super::calls;
@@ -13,6 +14,7 @@ use super::files::ProcessorFile;
 use super::fit::{check_outputs, passed};
 use super::guests::{GuestQueue, GuestTurn};
 use super::manifest::ProcessorManifest;
+use super::place::Misfit;
 use super::ports::{PortTensors, TensorPort, TensorSignature};
 use super::source::{OnFailure, ProcessorOptions};
 use super::tensors::HeldTensors;
@@ -78,6 +80,9 @@ struct WarmGuest {
     files: u64,
     #[allow(dead_code, reason = "only its drop matters")]
     counted: CountedInstance,
+    /// Dropped after the guest.
+    #[allow(dead_code, reason = "only its drop matters")]
+    room: RoomTicket,
 }
 
 /// Counts an instance until it is dropped.
@@ -98,17 +103,18 @@ impl Drop for CountedInstance {
 }
 
 impl LinkVersion {
-    /// Configures a version. Returns it with the signature that it shows in place of `inner`. The error is a sentence.
+    /// Configures a version, in a share of its own. Returns it with the signature that it shows in place of `inner`.
     pub(super) fn start(
         component: &Arc<ProcessorComponent>,
         site: &Arc<LinkSite>,
-    ) -> Result<(LinkVersion, TensorSignature), String> {
+        purpose: RoomPurpose,
+    ) -> Result<(LinkVersion, TensorSignature), Misfit> {
         let manifest = component.declared().manifest.clone();
         check_features(&manifest.features, &site.facts)?;
-        let (component, of) = (Arc::clone(component), Arc::clone(site));
-        let sha256 = component.sha256().to_owned();
-        let start = move || WarmGuest::start(&component, &of);
-        let (_, outer) = start().map_err(|e| e.what)?;
+        let (share, of, sha256) = (component.open_share(purpose)?, Arc::clone(site), component.sha256().to_owned());
+        let component = Arc::clone(component);
+        let start = move || WarmGuest::start(&component, &of, share.ticket()?);
+        let (warm, outer) = start()?;
         outer.check()?;
         if site.options.is_model {
             check_model(&manifest, &outer, &site.inner)?;
@@ -123,16 +129,13 @@ impl LinkVersion {
             Err(CallError { fault: CallFault::Trap, what })
         };
         let guests = GuestQueue::new(site.guests, start, WarmGuest::is_spent);
-        // Starts the first guest, so that the first request does not have to.
-        let mut first = guests.first().map_err(|e| e.what)?;
-        let warm = &first.guest().guest;
-        let (used, maximum) = (warm.memory_used(), warm.memory_maximum());
-        first.give_back();
+        let (used, maximum) = (warm.guest.memory_used(), warm.guest.memory_maximum());
+        guests.add(warm);
         let passed = passed(&manifest, &outer, &site.inner)?;
         check_outputs(&manifest, &outer, &site.inner)?;
         if site.options.on_failure == OnFailure::Bypass && !outer.is_like(&site.inner) {
             let what = "on_failure = \"bypass\" needs a processor whose inputs and outputs have the names and types of those behind it";
-            return Err(what.to_owned());
+            return Err(what.to_owned().into());
         }
         let (memory, memory_maximum) = (AtomicU64::new(used), AtomicU64::new(maximum));
         Ok((LinkVersion { sha256, manifest, guests, passed, memory, memory_maximum }, outer))
@@ -145,6 +148,10 @@ impl LinkVersion {
 
     pub(super) fn release_unused(&self) {
         self.guests.release_unused();
+    }
+
+    pub(super) fn release_free(&self) {
+        self.guests.release_free();
     }
 
     /// The inner inputs that come unchanged from the request.
@@ -196,7 +203,11 @@ fn check_model(
 
 impl WarmGuest {
     /// Starts and configures a guest. Returns it with the signature that it shows in place of `inner`.
-    fn start(component: &ProcessorComponent, site: &LinkSite) -> Result<(WarmGuest, TensorSignature), CallError> {
+    fn start(
+        component: &ProcessorComponent,
+        site: &LinkSite,
+        room: RoomTicket,
+    ) -> Result<(WarmGuest, TensorSignature), CallError> {
         let LinkSite { facts, inner, options, services, metrics, .. } = site;
         let began = Instant::now();
         let mut guest = component.guest(Arc::clone(services), options.limits)?;
@@ -206,7 +217,7 @@ impl WarmGuest {
         let outer = configured.map_err(|what| CallError { fault: CallFault::Trap, what })?;
         let files = options.files.iter().map(ProcessorFile::size).sum();
         let at_start = guest.memory_used();
-        Ok((WarmGuest { guest, at_start, files, counted }, outer))
+        Ok((WarmGuest { guest, at_start, files, counted, room }, outer))
     }
 
     /// Whether another guest should replace this one.

@@ -10,6 +10,7 @@ use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::ServiceLog;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -116,6 +117,7 @@ impl ProcessorWat<'_> {
             metrics: metrics.processor("guest"),
             journal: Arc::new(Journal::new("guest")),
             clock: Arc::new(StillClock),
+            purpose: RoomPurpose::New,
         }
     }
 }
@@ -147,7 +149,7 @@ pub(crate) fn try_chain(guests: &[ProcessorWat<'_>]) -> Result<Chain, (usize, St
 pub(crate) fn try_chain_before(model: TensorSignature, guests: &[ProcessorWat<'_>]) -> Result<Chain, (usize, String)> {
     let metrics = Metrics::new(false);
     let sources = guests.iter().map(|guest| guest.source(&metrics)).collect();
-    Chain::new(sources, &LoadFacts::default(), model, 2)
+    Chain::new(sources, &LoadFacts::default(), model, 2).map_err(|(n, misfit)| (n, misfit.into()))
 }
 
 pub(crate) fn chain(guests: &[ProcessorWat<'_>]) -> Chain {

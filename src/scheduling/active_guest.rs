@@ -9,6 +9,7 @@ use sequor_core::{Hooks, PolicyAnswer, Round};
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::instances::Single;
 use sequor_wasm::limits::is_full;
+use sequor_wasm::room::RoomTicket;
 
 use super::guest::{Codes, Events, Guest};
 use super::inbox::Reader;
@@ -44,12 +45,20 @@ pub(super) struct ActiveGuest {
 #[derive(Debug)]
 pub(super) struct GuestCell {
     /// The guest, until it fails.
-    guest: Single<Box<dyn Guest>>,
+    guest: Single<RoomyGuest>,
     /// Its place in the event feed, if it observes.
     reader: Option<Reader>,
     /// Events for the next question.
     events: Events,
     keys: usize,
+}
+
+/// A guest, and its room, which is free once the guest has ended.
+#[derive(Debug)]
+struct RoomyGuest {
+    guest: Box<dyn Guest>,
+    #[allow(dead_code, reason = "only its drop matters")]
+    room: RoomTicket,
 }
 
 /// How far a guest has come with its events before a question.
@@ -62,13 +71,13 @@ pub(super) struct CaughtUp {
 }
 
 impl GuestCell {
-    pub(super) fn new(guest: Box<dyn Guest>, keys: usize) -> GuestCell {
-        GuestCell { guest: Single::new(guest), reader: None, events: Events::default(), keys }
+    pub(super) fn new(guest: Box<dyn Guest>, room: RoomTicket, keys: usize) -> GuestCell {
+        GuestCell { guest: Single::new(RoomyGuest { guest, room }), reader: None, events: Events::default(), keys }
     }
 
     pub(super) fn into_active(self, hooks: Hooks, codes: Codes) -> ActiveGuest {
         let (at_start, losses) = (self.memory(), self.reader.as_ref().map(Reader::losses));
-        let memory_limit = self.guest.guest().map_or(0, |guest| guest.memory_limit());
+        let memory_limit = self.guest.guest().map_or(0, |roomy| roomy.guest.memory_limit());
         let memory = AtomicU64::new(at_start);
         let (long_call_began, retired) = (Mutex::new(None), AtomicBool::new(false));
         let cell = Mutex::new(self);
@@ -80,7 +89,7 @@ impl GuestCell {
     }
 
     pub(super) fn memory(&self) -> u64 {
-        self.guest.guest().map_or(0, |guest| guest.memory())
+        self.guest.guest().map_or(0, |roomy| roomy.guest.memory())
     }
 
     /// Calls the guest. After a failure that ruins it, it is dropped. `None`: it was dropped before.
@@ -88,7 +97,7 @@ impl GuestCell {
         &mut self,
         call: impl FnOnce(&mut dyn Guest) -> Result<T, CallError>,
     ) -> Option<Result<T, CallError>> {
-        self.guest.call(|guest| call(guest.as_mut()))
+        self.guest.call(|roomy| call(roomy.guest.as_mut()))
     }
 
     /// Reports events without a question.
@@ -140,7 +149,7 @@ impl GuestCell {
 
     pub(super) fn answer(&mut self, round: &mut Round) -> Option<Result<PolicyAnswer, CallError>> {
         let GuestCell { guest, events, .. } = self;
-        let answer = guest.call(|guest| recent::ask(guest.as_mut(), round, events));
+        let answer = guest.call(|roomy| recent::ask(roomy.guest.as_mut(), round, events));
         events.clear();
         answer
     }

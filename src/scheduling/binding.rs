@@ -10,6 +10,7 @@ use crate::sync::Mutex;
 use sequor_core::{PolicyAnswer, PolicyFault, Round, Time};
 use sequor_wasm::journal::{Journal, Level};
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::RoomShare;
 
 use super::active_guest::ActiveGuest;
 use super::cpu_share::CpuShare;
@@ -78,6 +79,8 @@ pub struct SchedulerBinding {
     pub(super) recent: Mutex<Recent>,
     pub(super) saved: Mutex<Saved>,
     pub(super) last_fault: Mutex<Option<LastFault>>,
+    /// The room that the binding owns, so that its guest can start again at any time. Changed together with the guest.
+    pub(super) share: Mutex<Option<RoomShare>>,
     /// Locked while a guest starts, so that starts run one after the other.
     pub(super) making: Mutex<()>,
     /// Whether the guest has grown so much that a new one must take its place.

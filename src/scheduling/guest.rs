@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sequor_core::{Admission, Columns, Decision, EndReason, Hooks, Observed, ObservedKind, Picks, PolicyFault};
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::{GuestRoom, NoGuestRoom, RoomPurpose, RoomShare};
 use sequor_wasm::services::Services;
 
 use crate::config::model::LoadFacts;
@@ -148,6 +149,16 @@ pub trait Source: Send + Sync + fmt::Debug {
     fn sha256(&self) -> &str;
 
     fn start(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, CallError>;
+
+    /// How much of the room for guests an instance needs.
+    fn weight(&self) -> u32 {
+        1
+    }
+
+    /// A share of the room, for the guests of this version at one load. Without WebAssembly there is always room.
+    fn open_share(&self, purpose: RoomPurpose) -> Result<RoomShare, NoGuestRoom> {
+        GuestRoom::default().open(self.weight(), purpose)
+    }
 }
 
 /// The `plugin.toml` of a plug-in, carried in the component. Without one, the plug-in gets every hook and column.

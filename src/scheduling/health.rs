@@ -27,6 +27,8 @@ pub struct Health {
     most: usize,
     /// Times at which a grown instance was replaced.
     recycled: VecDeque<Time>,
+    /// No grown instance is replaced before this time.
+    recycles_from: Time,
     /// 1 while it is parked.
     parked: GaugePart,
 }
@@ -59,6 +61,7 @@ impl Health {
             strikes: VecDeque::new(),
             most,
             recycled: VecDeque::new(),
+            recycles_from: Time::ZERO,
             parked: GaugePart::default(),
         }
     }
@@ -159,7 +162,12 @@ impl Health {
     /// The earliest time at which a grown instance may be replaced next.
     pub fn recycles_at(&self, now: Time) -> Time {
         let nth = self.recycled.len().checked_sub(RECYCLES).and_then(|nth| self.recycled.get(nth));
-        nth.map_or(now, |nth| now.max(*nth + WINDOW))
+        nth.map_or(now, |nth| now.max(*nth + WINDOW)).max(self.recycles_from)
+    }
+
+    /// Delays the replacement of a grown instance until this time. It does not count as one.
+    pub fn postpone_recycling(&mut self, until: Time) {
+        self.recycles_from = until;
     }
 
     pub fn recycled(&mut self, now: Time) {

@@ -20,9 +20,10 @@ mod tests {
     use crate::scheduling::wat_fixture::{SchedulerWat, ServiceLog};
     use sequor_wasm::grants::GrantTable;
     use sequor_wasm::limits::Limits;
+    use sequor_wasm::room::GuestRoom;
 
     fn at(cache: &std::path::Path) -> Loader {
-        Loader::new(Some(cache), GrantTable::default()).unwrap()
+        Loader::new(Some(cache), GrantTable::default(), GuestRoom::default()).unwrap()
     }
 
     #[test]

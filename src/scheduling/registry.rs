@@ -203,8 +203,7 @@ impl Registry {
         let _changing = self.0.changing.lock();
         let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
         for at in self.bindings_of(name).iter().filter(|at| at.state() == BindingState::Parked) {
-            at.unpark()
-                .map_err(|unfit| PluginError::Invalid(format!("{name} stays parked on {}: {unfit}", at.model())))?;
+            at.unpark().map_err(|unfit| unfit.refusal(format!("{name} stays parked on {}: {unfit}", at.model())))?;
         }
         PluginChange::new("unpark", name, by.0).record(&sha256, &sha256);
         self.show(name)
@@ -246,8 +245,18 @@ impl Registry {
     /// Lets a binding decide for its load, in place of the previous one, and supervises it from now on. This cannot fail.
     pub fn install(&self, binding: Arc<SchedulerBinding>, ready: Ready) {
         let before = binding.succeed(ready);
+        self.supervise(binding, before.as_ref());
+    }
+
+    /// The same, for a binding whose guest starts as soon as there is room for it.
+    pub fn install_without_guest(&self, binding: Arc<SchedulerBinding>) {
+        let before = binding.succeed_without_guest();
+        self.supervise(binding, before.as_ref());
+    }
+
+    fn supervise(&self, binding: Arc<SchedulerBinding>, before: Option<&Arc<SchedulerBinding>>) {
         let mut all = self.0.bindings.lock();
-        all.retain(|at| !before.as_ref().is_some_and(|before| Arc::ptr_eq(at, before)));
+        all.retain(|at| !before.is_some_and(|before| Arc::ptr_eq(at, before)));
         all.push(binding);
         drop(all);
         self.0.maintenance.raise();

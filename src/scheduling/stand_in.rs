@@ -8,6 +8,7 @@ use crate::sync::Mutex;
 use sequor_core::*;
 use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::{GuestRoom, NoGuestRoom, RoomPurpose, RoomShare};
 use sequor_wasm::services::Services;
 
 use crate::error::RejectionReason;
@@ -80,8 +81,6 @@ pub(crate) enum Does {
     Starve,
     TrapInObserve,
     TrapInConfigure,
-    /// Starts fail because the engine has no room.
-    NoRoom,
     /// Gives a free slot to each waiting sequence.
     Admit,
     AdmitTrap,
@@ -95,6 +94,7 @@ pub(crate) enum Does {
 #[derive(Debug)]
 pub(crate) struct StandInVersion {
     pub(crate) script: Arc<Mutex<Script>>,
+    pub(crate) room: GuestRoom,
     manifest: Manifest,
     sha256: String,
 }
@@ -106,7 +106,12 @@ impl StandInVersion {
     pub(crate) fn new(sha256: &str, hooks: Hooks) -> Arc<StandInVersion> {
         let (name, version) = ("puppet".to_owned(), "0.1.0".to_owned());
         let manifest = Manifest { name, version, hooks, features: Vec::new(), codes: Arc::default() };
-        Arc::new(StandInVersion { script: Arc::default(), manifest, sha256: sha256.to_owned() })
+        Arc::new(StandInVersion {
+            script: Arc::default(),
+            room: GuestRoom::default(),
+            manifest,
+            sha256: sha256.to_owned(),
+        })
     }
 
     /// A version whose plugin.toml gives this reason for code 7.
@@ -136,11 +141,12 @@ impl Source for StandInVersion {
         &self.sha256
     }
 
+    fn open_share(&self, purpose: RoomPurpose) -> Result<RoomShare, NoGuestRoom> {
+        self.room.open(1, purpose)
+    }
+
     fn start(&self, _: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, CallError> {
         let mut script = self.script.lock();
-        if script.does == Does::NoRoom {
-            return failed(CallFault::Full);
-        }
         script.starts += 1;
         script.events.clear();
         script.restored = None;

@@ -10,6 +10,7 @@ use sequor_core::policy::columns;
 use sequor_wasm::background::give_way;
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::journal::Level;
+use sequor_wasm::room::{NoGuestRoom, RoomPurpose, RoomShare, RoomTicket};
 
 use super::active_guest::{AT_ONCE, ActiveGuest, GuestCell};
 use super::binding::{Decider, SchedulerBinding};
@@ -18,7 +19,7 @@ use super::guest_services::PluginServices;
 use super::invalid_answer;
 use super::load_policy::LoadPolicy;
 use super::port::Subscription;
-use super::report::BindingState;
+use super::report::{BindingState, PluginError};
 use crate::telemetry::Hook;
 
 /// The name of the hook that restores a saved state, for messages.
@@ -35,9 +36,38 @@ pub enum Unfit {
     Failed { hook: &'static str, error: CallError },
     #[error("on a recorded round its {0}")]
     Nonsense(String),
+    /// There is no room for its guest now.
+    #[error("{0}")]
+    NoRoom(NoGuestRoom),
     /// The load was unloaded meanwhile.
     #[error("the model was unloaded meanwhile")]
     Gone,
+}
+
+impl Unfit {
+    /// A sentence about this version at this model.
+    pub(super) fn describe(&self, version: &str, model: &str) -> String {
+        match self {
+            Unfit::NoRoom(why) => format!("{version} did not start for {model}: {why}"),
+            unfit => format!("{version} failed its dry run on {model} ({unfit})"),
+        }
+    }
+
+    /// The refusal of an operation, with this text.
+    pub fn refusal(&self, text: String) -> PluginError {
+        match self {
+            Unfit::NoRoom(_) => PluginError::Unavailable(text),
+            _ => PluginError::Invalid(text),
+        }
+    }
+}
+
+/// Room for a guest that has not started.
+#[derive(Debug)]
+pub(super) struct GuestSeat {
+    /// The share, unless it is that of the binding.
+    share: Option<RoomShare>,
+    room: RoomTicket,
 }
 
 /// An instance that can decide, but gets no questions yet. If it is dropped, nothing changes.
@@ -46,6 +76,8 @@ pub struct Ready {
     active: Arc<ActiveGuest>,
     /// Keeps the core reporting events to it until it decides.
     subscription: Option<Subscription<Decider>>,
+    /// The share of its room, unless it uses that of the binding.
+    share: Option<RoomShare>,
     /// Whether it refused the saved state.
     pub(super) refused: bool,
 }
@@ -68,6 +100,13 @@ pub(super) struct Successor {
 
 fn names(has: &[String]) -> String {
     if has.is_empty() { " (it names none)".to_owned() } else { format!(" (it names {})", has.join(", ")) }
+}
+
+/// Room for a guest beside the one that serves.
+fn room_beside(source: &dyn Source) -> Result<GuestSeat, Unfit> {
+    let share = source.open_share(RoomPurpose::Replacement).map_err(Unfit::NoRoom)?;
+    let room = share.ticket().map_err(Unfit::NoRoom)?;
+    Ok(GuestSeat { share: Some(share), room })
 }
 
 fn failed(hook: &'static str) -> impl Fn(CallError) -> Unfit {
@@ -97,6 +136,26 @@ impl SchedulerBinding {
         Ok(())
     }
 
+    /// Takes room for the guest of this load. An error changes nothing.
+    pub fn claim(&self, purpose: RoomPurpose) -> Result<(), Unfit> {
+        let source = Arc::clone(&self.source.lock());
+        *self.share.lock() = Some(source.open_share(purpose).map_err(Unfit::NoRoom)?);
+        Ok(())
+    }
+
+    /// Room for a guest of this version that is to decide: that of the binding, or a share of its own while another guest uses that.
+    pub(super) fn room_for(&self, source: &dyn Source) -> Result<GuestSeat, Unfit> {
+        if let Some(room) = self.own_room(source.weight()) {
+            return Ok(GuestSeat { share: None, room });
+        }
+        room_beside(source)
+    }
+
+    fn own_room(&self, weight: u32) -> Option<RoomTicket> {
+        let share = self.share.lock();
+        share.as_ref().filter(|share| share.weight() == weight)?.first_ticket()
+    }
+
     /// The first instance; it does not decide yet.
     pub fn prepare(&self) -> Result<Ready, Unfit> {
         let _making = self.making.lock();
@@ -107,6 +166,18 @@ impl SchedulerBinding {
     /// Lets the guest decide for the load, and returns the previous binding. This cannot fail, and no round is lost.
     pub fn succeed(self: &Arc<Self>, ready: Ready) -> Option<Arc<SchedulerBinding>> {
         Some(self.swap(ready, |_| true)?.binding)
+    }
+
+    /// Lets the binding decide for the load as soon as there is room for its guest. Until then the built-in policy decides. Returns the
+    /// previous binding.
+    pub fn succeed_without_guest(self: &Arc<Self>) -> Option<Arc<SchedulerBinding>> {
+        let before = self.port.change(|policy| {
+            let decider = Decider { binding: Arc::clone(self), guest: None };
+            let mut before = policy.swap(Some(decider), None);
+            let off = before.as_mut().and_then(Decider::retire_guest);
+            Some((before, off))
+        });
+        Some(before.flatten()?.0?.binding)
     }
 
     /// Replaces the version that serves by another one. If this fails, the old one continues.
@@ -151,7 +222,10 @@ impl SchedulerBinding {
 
     /// Tests a version with the last recorded questions, on an instance of its own.
     pub fn dry_run(&self, source: &dyn Source) -> Result<(), Unfit> {
-        let mut cell = self.started(source)?;
+        let GuestSeat { share, room } = room_beside(source)?;
+        let mut cell = self.started(source, room)?;
+        // The guest on trial keeps its room.
+        drop(share);
         // Copied first: requests take that lock, and must not wait for a guest on trial.
         let rounds = self.recent.lock().for_hooks(self.hooks_for(source));
         for mut round in rounds {
@@ -164,7 +238,7 @@ impl SchedulerBinding {
     }
 
     /// Starts and configures an instance.
-    fn started(&self, source: &dyn Source) -> Result<GuestCell, Unfit> {
+    fn started(&self, source: &dyn Source, room: RoomTicket) -> Result<GuestCell, Unfit> {
         let has: Vec<String> = self.facts.numbers.iter().chain(&self.facts.keys).cloned().collect();
         if let Some(feature) = source.manifest().features.iter().find(|name| !has.contains(name)) {
             return Err(Unfit::Feature { feature: feature.clone(), has });
@@ -172,7 +246,7 @@ impl SchedulerBinding {
         let services = PluginServices::of_binding(self);
         let guest = source.start(Arc::new(services), self.options.limits).map_err(failed("start"))?;
         give_way();
-        let mut cell = GuestCell::new(guest, self.facts.keys.len());
+        let mut cell = GuestCell::new(guest, room, self.facts.keys.len());
         let began = self.clock.now();
         let configured = cell.call(|guest| guest.configure(&self.options.config, &self.facts));
         self.timed(Hook::Configure, began);
@@ -182,8 +256,18 @@ impl SchedulerBinding {
 
     /// Makes an instance that can decide: it has the saved state, the live sequences and the events since then.
     pub(super) fn start_decider(&self, source: &dyn Source, saved: Option<Vec<u8>>) -> Result<Ready, Unfit> {
+        self.start_seated(source, self.room_for(source)?, saved)
+    }
+
+    /// The same, in this room.
+    pub(super) fn start_seated(
+        &self,
+        source: &dyn Source,
+        GuestSeat { share, room }: GuestSeat,
+        saved: Option<Vec<u8>>,
+    ) -> Result<Ready, Unfit> {
         let hooks = self.hooks_for(source);
-        let mut cell = self.started(source)?;
+        let mut cell = self.started(source, room)?;
         let mut refused = false;
         if let Some(saved) = saved.filter(|saved| !saved.is_empty()) {
             let began = self.clock.now();
@@ -197,7 +281,7 @@ impl SchedulerBinding {
         }
         let subscription = if hooks.observe { Some(self.inform(&mut cell)?) } else { None };
         let codes = Arc::clone(&source.manifest().codes);
-        Ok(Ready { active: Arc::new(cell.into_active(hooks, codes)), subscription, refused })
+        Ok(Ready { active: Arc::new(cell.into_active(hooks, codes)), subscription, share, refused })
     }
 
     /// Reports the live sequences and the events since then to a new guest. The guest that serves continues meanwhile.
@@ -230,7 +314,7 @@ impl SchedulerBinding {
 
     /// Changes the core's hooks and the guest in one step, if `may` allows it and the binding is not parked. Returns the previous decider.
     fn swap(self: &Arc<Self>, ready: Ready, may: impl FnOnce(&LoadPolicy<Decider>) -> bool) -> Option<Decider> {
-        let Ready { active, subscription, .. } = ready;
+        let Ready { active, subscription, mut share, .. } = ready;
         let before = self.port.change(|policy| {
             // A `park` at this moment clears the hooks afterwards.
             if !may(policy) || !self.health.lock().serves() {
@@ -239,13 +323,16 @@ impl SchedulerBinding {
             let decider = Decider { binding: Arc::clone(self), guest: Some(Arc::clone(&active)) };
             let mut before = policy.swap(Some(decider), Some(active.hooks()));
             let off = before.as_mut().and_then(Decider::retire_guest);
+            if share.is_some() {
+                std::mem::swap(&mut *self.share.lock(), &mut share);
+            }
             self.port.set_codes(active.codes());
             self.full.store(false, Ordering::Release);
             self.inline_gate.forget();
             self.shows_memory(active.memory());
             Some((before, off))
         });
-        drop(subscription);
+        drop((subscription, share));
         before.flatten()?.0
     }
 

@@ -59,6 +59,7 @@ impl SchedulerBinding {
             recent: Mutex::new(Recent::default()),
             saved: Mutex::new(Saved::default()),
             last_fault: Mutex::new(None),
+            share: Mutex::new(None),
             making: Mutex::new(()),
             full: AtomicBool::new(false),
             unreported: AtomicBool::new(false),

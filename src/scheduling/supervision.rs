@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sequor_core::Time;
-use sequor_wasm::call_error::CallFault;
 use sequor_wasm::journal::Level;
 
 use super::binding::{Saved, SchedulerBinding};
@@ -131,9 +130,9 @@ impl SchedulerBinding {
 
     fn did_not_come_back(&self, unfit: Unfit) {
         let strike = match unfit {
-            Unfit::Failed { error, .. } if error.fault == CallFault::Full => {
+            Unfit::NoRoom(why) => {
                 self.health.lock().postpone(self.clock.now() + WITHOUT_ROOM);
-                return self.journal.write(Level::Warn, &format!("{}; the next try comes in a second", error.what));
+                return self.journal.write(Level::Warn, &format!("{why}; the next try comes in a second"));
             }
             Unfit::Failed { error, hook } => {
                 Strike { fault: fault_of(error.fault), what: format!("{hook}: {}", error.what) }
@@ -147,11 +146,15 @@ impl SchedulerBinding {
     /// Replaces an instance that has grown too large.
     fn recycle(self: &Arc<Self>) -> Option<Time> {
         let _making = self.making.lock();
-        self.health.lock().recycled(self.clock.now());
         let source = Arc::clone(&self.source.lock());
+        let seat = match self.room_for(source.as_ref()) {
+            Ok(seat) => seat,
+            Err(why) => return Some(self.recycles_later(&why)),
+        };
+        self.health.lock().recycled(self.clock.now());
         let saved = self.save();
         let had = self.active().map_or(0, |active| active.at_start);
-        match self.start_decider(source.as_ref(), saved) {
+        match self.start_seated(source.as_ref(), seat, saved) {
             Ok(ready) => {
                 self.put_in_place(ready);
                 let what = format!("a new instance took the place of one that had grown from {had} bytes");
@@ -163,6 +166,14 @@ impl SchedulerBinding {
             }
         }
         Some(self.clock.now())
+    }
+
+    /// Keeps the grown instance for now, because there is no room for another one. Returns the time of the next try.
+    fn recycles_later(&self, why: &Unfit) -> Time {
+        let next = self.clock.now() + WITHOUT_ROOM;
+        self.health.lock().postpone_recycling(next);
+        self.journal.write(Level::Warn, &format!("no new instance in the place of the grown one: {why}"));
+        next
     }
 
     // === operations of operators ===

@@ -122,8 +122,8 @@ impl Registry {
             format!("{} goes on serving", short(before))
         };
         let unfit = |(at, unfit): (Arc<SchedulerBinding>, Unfit)| {
-            let failed = format!("{name} ({}) failed its dry run on {} ({unfit})", short(after), at.model());
-            PluginError::Invalid(format!("not replaced: {failed}. {goes_on}."))
+            let failed = unfit.describe(&format!("{name} ({})", short(after)), at.model());
+            unfit.refusal(format!("not replaced: {failed}. {goes_on}."))
         };
         let not_saved = |why| {
             let alone = "To let another decide until the server ends and no longer, attach it without --save first";

@@ -10,6 +10,7 @@ use sequor_wasm::guest::WasmGuest;
 use sequor_wasm::host::HostState;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::manifest::Declared;
+use sequor_wasm::room::{NoGuestRoom, RoomPurpose, RoomShare};
 use sequor_wasm::services::Services;
 use sequor_wasm::world::{FunctionTypes, Lifecycle, World};
 use wasmtime::Store;
@@ -191,6 +192,14 @@ impl Source for SchedulerComponent {
 
     fn start(&self, services: Arc<dyn Services>, limits: Limits) -> Result<Box<dyn Guest>, CallError> {
         Ok(Box::new(self.guest(services, limits)?))
+    }
+
+    fn weight(&self) -> u32 {
+        SchedulerComponent::weight(self)
+    }
+
+    fn open_share(&self, purpose: RoomPurpose) -> Result<RoomShare, NoGuestRoom> {
+        SchedulerComponent::open_share(self, purpose)
     }
 }
 

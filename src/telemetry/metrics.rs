@@ -19,6 +19,7 @@ use super::kinds::Gauge;
 use super::labels::{Labels, label};
 use super::names::Families;
 use super::peer_limit::PeerLimit;
+use super::plugin_room::RoomFigures;
 use super::plugins::{Hook, PluginMetrics};
 use super::request_counters::{RefusedByModel, RequestCounters};
 use super::spans::SpanCounters;
@@ -238,6 +239,11 @@ impl Metrics {
     /// Sets the metrics of a store that several servers share.
     pub fn set_shared(&self, figures: SharedFigures) {
         self.0.families.shared.set(figures);
+    }
+
+    /// Sets the metrics of the room for plug-in instances.
+    pub fn set_plugin_room(&self, figures: RoomFigures) {
+        self.0.families.plugin_room.set(figures);
     }
 
     /// Sets the number of known clients and the largest holding of a single client, in the order of [`PeerLimit::ALL`].

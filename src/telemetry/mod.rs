@@ -4,7 +4,7 @@
 //!
 //! - `names`: the names of all metrics · `labels`: their labels ([`Surface`]: of a request's surface) · [`metrics`]: all metrics of a server · [`gpu`]: metrics of a GPU.
 //! - [`handles`]: the counters of the hot paths, resolved in advance · [`plugins`]: counters of plug-ins ([`Meter`]: of one plug-in at its
-//!   place) · [`RequestCounters`]: of answered requests · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
+//!   place) · [`RequestCounters`]: of answered requests · [`RoomFigures`]: of the room for plug-ins · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
 //!   `server_gauges`: of the whole server · [`SpanCounters`]: of exported spans · [`ReloadMetrics`]: of reloads of the configuration.
 //! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: the limits of one client.
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
@@ -29,6 +29,7 @@ pub mod metrics;
 mod names;
 mod own_time;
 mod peer_limit;
+mod plugin_room;
 pub mod plugins;
 mod quiet_line;
 mod request_counters;
@@ -53,6 +54,7 @@ pub use meter::Meter;
 pub use metrics::Metrics;
 pub use own_time::OwnTime;
 pub use peer_limit::PeerLimit;
+pub use plugin_room::RoomFigures;
 pub use plugins::{Hook, PluginMetrics};
 pub use quiet_line::QuietLine;
 pub use request_counters::{RefusedByModel, RequestCounters};

@@ -252,6 +252,9 @@ const WHAT_VALUES_MEAN: &str = "\n\
     answered with a candidate that does not exist. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \
     often than it was asked. `shapes`: it put unlike shapes into one batch.\n\
     * `result` of `sequor_plugin_reload_total`: `ok` if the new version took over, `refused` if the old one goes on.\n\
+    * `sequor_plugin_room` counts instances ([the room](../plugins/models.md#room)). `use`: `own` is promised to the places of plug-ins, `further` is used\n  \
+    beyond that, and `free` is the rest. `for` of `sequor_plugin_room_refused_total`: `new` is a load or an attachment that was refused, `replacement` a\n  \
+    new version or a recovery that was refused or put off, and `further` a request that waited for another instance of its plug-in.\n\
     * `path` of `sequor_steps_total`: `inline` if a thread of a connection or of plug-ins ran the batch, `handed_over` if the instance's own thread ran it.\n";
 
 #[test]

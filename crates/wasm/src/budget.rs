@@ -11,7 +11,7 @@ use super::urgency;
 /// Instructions per nanosecond of a call's limit, if instructions are counted: about the speed of the guests of `plugins/`.
 pub(crate) const FUEL_A_NANO: u64 = 8;
 /// Maximum entries of a table. Languages with their own run time need some thousands.
-const TABLE: usize = 100_000;
+pub(crate) const TABLE: usize = 100_000;
 
 /// The CPU time of a call. It uses the CPU clock of the calling thread, because a guest that waits for a processor does not hang. Reading
 /// that clock takes longer than a small plan, so the ticker thread reads it at the first tick. The guest's loops and functions check the

@@ -3,9 +3,10 @@
 
 use std::fmt::{self, Write as _};
 
-use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
+use wasmtime::{Trap, WasmBacktrace};
 
 use super::host::HostState;
+use super::room::NoGuestRoom;
 use sequor_files::units::human;
 
 /// The kind of a failure of a call.
@@ -16,7 +17,7 @@ pub enum CallFault {
     Time,
     /// The guest exceeded its memory limit.
     Memory,
-    /// The engine has no room for another instance now. Not a fault of the plug-in.
+    /// There is no room for another guest now ([`super::room`]). Not a fault of the plug-in.
     Full,
 }
 
@@ -27,6 +28,12 @@ pub struct CallError {
     pub fault: CallFault,
     /// Words for the plug-in's author: message, file and line.
     pub what: String,
+}
+
+impl From<NoGuestRoom> for CallError {
+    fn from(no_room: NoGuestRoom) -> CallError {
+        CallError { fault: CallFault::Full, what: no_room.to_string() }
+    }
 }
 
 /// One call, for messages.
@@ -60,10 +67,6 @@ pub(super) fn fault_of(error: &wasmtime::Error, state: &HostState, limit: &str, 
     let place = error.downcast_ref::<WasmBacktrace>().and_then(place);
     let at = place.map_or_else(String::new, |place| format!(" ({place})"));
     let trap = error.downcast_ref::<Trap>().copied();
-    if let Some(full) = error.downcast_ref::<PoolConcurrencyLimitError>() {
-        let what = format!("the server has no room for another instance of a plug-in now: {full}");
-        return CallError { fault: CallFault::Full, what };
-    }
     match (trap, state.memory.refused) {
         (Some(Trap::Interrupt | Trap::OutOfFuel), _) => {
             let of = asked.of.map_or_else(String::new, |(n, what)| format!(" ({n} {what})"));

@@ -13,13 +13,14 @@ use super::cache::{self, Cache};
 use super::component_error::ComponentError;
 use super::contract;
 use super::contract::sequor::plugin::host;
-use super::engine::Engine;
+use super::engine::{Engine, TABLES};
 use super::function_limit;
 use super::grants::Grants;
 use super::host::HostState;
 use super::imports;
 use super::manifest::{self, Declared};
 use super::outline::Outline;
+use super::room::{NoGuestRoom, RoomPurpose, RoomShare};
 use super::world::{FunctionTypes, World};
 
 /// One version of a plug-in, ready to be started.
@@ -56,7 +57,7 @@ impl<W: World> Component<W> {
             Some(cache) => cache.get_or_compile(engine, &hash_of_code(bytes), bytes),
             None => cache::compile(engine, bytes),
         };
-        let compiled = compiled.map_err(|e| damaged(format!("{e:#}")))?;
+        let compiled = compiled.map_err(|e| refusal(file, &e))?;
         give_way();
         check_exports::<W>(file, &compiled)?;
         let misfit = |e: wasmtime::Error| misfit::<W>(file, &e);
@@ -75,6 +76,16 @@ impl<W: World> Component<W> {
         &self.sha256
     }
 
+    /// How much of the engine's room a guest needs.
+    pub fn weight(&self) -> u32 {
+        weight(self.pre.component())
+    }
+
+    /// A share of the engine's room, for the guests of this version at one place.
+    pub fn open_share(&self, purpose: RoomPurpose) -> Result<RoomShare, NoGuestRoom> {
+        self.engine.room().open(self.weight(), purpose)
+    }
+
     /// The interfaces it imports, with their versions.
     pub fn imports(&self) -> &[String] {
         &self.imports
@@ -86,6 +97,22 @@ impl<W: World> fmt::Debug for Component<W> {
         let Declared { name, version, .. } = &self.declared;
         write!(f, "Component({name} {version} {})", self.sha256.get(..7).unwrap_or_default())
     }
+}
+
+/// Why a file does not compile. wasmtime exports no type for a component that needs more than the engine has for an instance.
+fn refusal(file: &str, error: &wasmtime::Error) -> ComponentError {
+    let (file, what) = (file.to_owned(), format!("{error:#}"));
+    if what.contains("pooling allocator") {
+        let what = error.root_cause().to_string().replace(" in the pooling allocator", "");
+        return ComponentError::TooLarge { file, what };
+    }
+    ComponentError::Damaged { file, what }
+}
+
+/// The engine has a memory and [`TABLES`] tables for each guest of weight 1.
+fn weight(component: &wasmtime::component::Component) -> u32 {
+    let needed = component.resources_required();
+    needed.map_or(1, |needed| needed.num_memories.max(needed.num_tables.div_ceil(TABLES)).max(1))
 }
 
 fn misfit<W: World>(file: &str, error: &wasmtime::Error) -> ComponentError {
@@ -180,4 +207,38 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
+mod tests {
+    use super::*;
+    use crate::engine::SERVING;
+
+    /// A component with this many instances of this core module.
+    fn compiled(module: &str, instances: usize) -> wasmtime::Result<wasmtime::component::Component> {
+        let instances = "(core instance (instantiate $m))".repeat(instances);
+        let text = format!("(component (core module $m {module}) {instances})");
+        cache::compile(&SERVING, &wat::parse_str(text).unwrap())
+    }
+
+    #[test]
+    fn a_guest_weighs_as_much_as_its_memories_and_tables() {
+        let of = |module: &str, instances: usize| weight(&compiled(module, instances).unwrap());
+        assert_eq!([of("", 64), of("(memory 1)", 1), of("(memory 1)", 8)], [1, 1, 8]);
+        assert_eq!([of("(table 1 funcref)", 4), of("(table 1 funcref)", 5), of("(table 1 funcref)", 32)], [1, 2, 8]);
+    }
+
+    #[test]
+    fn a_component_that_needs_more_than_the_engine_has_is_refused_with_that_reason() {
+        let refused =
+            |module: &str, instances: usize| match refusal("x.wasm", &compiled(module, instances).unwrap_err()) {
+                ComponentError::TooLarge { what, .. } => what,
+                other => panic!("{other:?}"),
+            };
+        let what = refused("", 65);
+        assert!(what.contains("65 core module instances") && what.ends_with("maximum of 64"), "{what}");
+        let what = refused("(table 100001 funcref)", 1);
+        assert!(what.contains("100001"), "{what}");
+    }
 }

@@ -11,6 +11,9 @@ pub enum ComponentError {
     CoreModule(String),
     #[error("{file} is no valid component, or cut short: {what}")]
     Damaged { file: String, what: String },
+    /// It is valid, and needs more than the engine has for one instance.
+    #[error("{file} is too large for this server: {what}")]
+    TooLarge { file: String, what: String },
     #[error(
         "{file}: its function {number} has {size} bytes of code, and {most} are the limit, because a larger one takes many seconds and much memory to compile. Split that function, or keep its constants in data instead of code"
     )]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
+use super::budget::TABLE;
 use super::call_clock::{CallClock, CallClocks};
+use super::room::{GuestRoom, INSTANCES};
 use super::ticker::{TickedCall, Ticker};
 
 /// The purpose of a guest's run.
@@ -19,8 +21,10 @@ pub enum Mode {
     Simulation,
 }
 
-/// Maximum number of component instances, of all plug-ins together.
-pub const INSTANCES: u32 = 1024;
+/// Maximum core instances of a component. A component with its language's run time is many: componentize-py makes 38.
+pub(crate) const CORE_INSTANCES: u32 = 64;
+/// Tables of the engine for each of its [`INSTANCES`]. It has a memory and a stack for each.
+pub(crate) const TABLES: u32 = 4;
 
 #[derive(Debug)]
 pub struct Engine {
@@ -29,6 +33,7 @@ pub struct Engine {
     /// `None` in the simulation.
     ticker: Option<Ticker>,
     clocks: Arc<CallClocks>,
+    room: GuestRoom,
 }
 
 /// The engine could not be started, because the system refused a resource.
@@ -38,14 +43,19 @@ pub struct NoEngine(String);
 
 impl Engine {
     pub fn new(mode: Mode) -> Result<Engine, NoEngine> {
-        Engine::with_room_for(mode, INSTANCES)
+        Engine::in_room(mode, GuestRoom::default())
     }
 
-    /// An engine for at most this many component instances.
-    pub fn with_room_for(mode: Mode, instances: u32) -> Result<Engine, NoEngine> {
+    /// An engine for the guests of this room.
+    pub fn in_room(mode: Mode, room: GuestRoom) -> Result<Engine, NoEngine> {
         // The pool reserves address space, which a limit on it (ulimit -v) may forbid. Then each instance maps its own.
-        let inner = wasmtime::Engine::new(config(mode).allocation_strategy(pool(instances)))
-            .or_else(|_| wasmtime::Engine::new(&config(mode)))
+        let inner = wasmtime::Engine::new(config(mode).allocation_strategy(pool()))
+            .or_else(|e| {
+                tracing::warn!(
+                    "plug-ins start more slowly: their memory cannot be reserved. Is there a ulimit -v? {e:#}"
+                );
+                wasmtime::Engine::new(&config(mode))
+            })
             .map_err(|e| NoEngine(format!("{e:#}")))?;
         let clocks = Arc::new(CallClocks::default());
         let ticker = match mode {
@@ -59,7 +69,12 @@ impl Engine {
                 Some(Ticker::start(tick).map_err(|e| NoEngine(e.to_string()))?)
             }
         };
-        Ok(Engine { inner, mode, ticker, clocks })
+        Ok(Engine { inner, mode, ticker, clocks, room })
+    }
+
+    /// The room for its guests.
+    pub fn room(&self) -> &GuestRoom {
+        &self.room
     }
 
     pub fn mode(&self) -> Mode {
@@ -104,15 +119,16 @@ fn config(mode: Mode) -> Config {
     config
 }
 
-/// Preallocated places for instances. A component with its language's run time is many core instances: componentize-py makes 38.
-fn pool(instances: u32) -> InstanceAllocationStrategy {
+/// Preallocated places for instances. [`GuestRoom`] counts guests by these numbers, so the pool is never full before the room is.
+fn pool() -> InstanceAllocationStrategy {
     let mut pool = PoolingAllocationConfig::default();
-    pool.total_component_instances(instances)
-        .total_core_instances(8192)
-        .total_memories(1280)
-        .total_tables(4096)
-        .total_stacks(1024)
-        .max_core_instances_per_component(64)
+    pool.total_component_instances(INSTANCES)
+        .total_core_instances(INSTANCES * CORE_INSTANCES)
+        .total_memories(INSTANCES)
+        .total_tables(INSTANCES * TABLES)
+        .table_elements(TABLE)
+        .total_stacks(INSTANCES)
+        .max_core_instances_per_component(CORE_INSTANCES)
         .max_memories_per_component(8)
         .max_tables_per_component(32)
         .max_component_instance_size(4 << 20)

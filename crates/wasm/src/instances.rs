@@ -1,7 +1,7 @@
 //! The guests of one owner. [`Single`]: one guest and one call at a time, for guests that keep state between calls. [`GuestPool`]: several
 //! equal guests, any free one takes the next call.
 //!
-//! Both drop a guest whose call failed.
+//! Both drop a guest whose call failed. A guest ends before its place becomes free, because another one may start in its room then.
 
 use std::fmt;
 
@@ -79,13 +79,13 @@ impl<G> GuestPool<G> {
     pub fn lease(&self) -> Result<GuestLease<'_, G>, CallError> {
         let mut free = self.free();
         loop {
-            let mut place = PoolPlace { pool: self, guest: free };
+            let mut place = PoolPlace { pool: self, guest: free, is_kept: false };
             let guest = match place.guest.take() {
                 Some(guest) => guest,
                 None => match (self.start)() {
                     Err(error) if error.fault == CallFault::Full => {
-                        drop(place);
-                        free = self.free_after_full().ok_or(error)?;
+                        place.is_kept = true;
+                        free = self.free_after_full();
                         continue;
                     }
                     started => started?,
@@ -95,29 +95,42 @@ impl<G> GuestPool<G> {
         }
     }
 
-    /// A free guest, after the engine had no room for another one. `None` inside: the caller may try to start one again. `None` outside: no
-    /// guest of this pool is in use, so none will become free.
-    fn free_after_full(&self) -> Option<Option<G>> {
+    /// A free guest, after there was no room for another one. The caller gives up its place, and wakes no other caller: there is no room for
+    /// that one either. `None`: the caller may try to start one again. If the other guests have ended meanwhile, it keeps its place.
+    fn free_after_full(&self) -> Option<G> {
         let mut state = self.state.lock();
         if let Some(guest) = state.pop_free() {
-            return Some(Some(guest));
+            state.live -= 1;
+            return Some(guest);
         }
-        if state.live == 0 {
+        if state.live == 1 {
             return None;
         }
+        state.live -= 1;
         // Then as every other call: another one may have started a guest in the freed place.
-        Some(self.free_in(sync::wait(&self.freed, state)))
+        self.free_in(sync::wait(&self.freed, state))
     }
 
     /// Ends the guests that were not used since the last call of this function. One stays.
     pub fn release_unused(&self) {
+        self.release(|state| state.unused);
+    }
+
+    /// Ends the free guests. One stays.
+    pub fn release_free(&self) {
+        self.release(|state| state.free.len());
+    }
+
+    fn release(&self, count: impl FnOnce(&GuestPoolState<G>) -> usize) {
         let mut state = self.state.lock();
-        let count = state.unused.min(state.live.saturating_sub(1)).min(state.free.len());
+        let count = count(&state).min(state.live.saturating_sub(1)).min(state.free.len());
         let ended: Vec<G> = state.free.drain(..count).collect();
-        state.live -= count;
         state.unused = state.free.len();
         drop(state);
-        drop(ended);
+        for guest in ended {
+            drop(guest);
+            drop(PoolPlace { pool: self, guest: None, is_kept: false });
+        }
     }
 
     /// Guests that are free or called.
@@ -173,9 +186,12 @@ impl<G> GuestLease<'_, G> {
     /// Gives the guest back after a call that did not fail.
     pub fn give_back(self) {
         let GuestLease { mut guest, mut place } = self;
-        if !(place.pool.is_spent)(&mut guest) {
+        if (place.pool.is_spent)(&mut guest) {
+            drop(guest);
+        } else {
             place.guest = Some(guest);
         }
+        drop(place);
     }
 }
 
@@ -189,10 +205,15 @@ impl<G> fmt::Debug for GuestLease<'_, G> {
 struct PoolPlace<'a, G> {
     pool: &'a GuestPool<G>,
     guest: Option<G>,
+    /// Whether the caller keeps the place.
+    is_kept: bool,
 }
 
 impl<G> Drop for PoolPlace<'_, G> {
     fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
         let mut state = self.pool.state.lock();
         match self.guest.take() {
             Some(guest) => state.free.push(guest),
@@ -223,6 +244,7 @@ mod interleavings {
 
     use super::*;
     use crate::call_error::CallFault;
+    use crate::room::{GuestRoom, RoomPurpose};
 
     std::thread_local! {
         /// The checker runs all threads of one run on the thread of its test.
@@ -261,10 +283,42 @@ mod interleavings {
         assert_eq!(called[1].load(Ordering::SeqCst), 8);
     }
 
+    /// Two pools want two guests each, and there is room for three. Every third call fails and drops its guest.
+    fn two_pools_share_a_room() {
+        let room = GuestRoom::new(3);
+        let pools = [0, 1].map(|_| {
+            let share = room.open(1, RoomPurpose::New).unwrap();
+            Arc::new(GuestPool::new(2, move || Ok(share.ticket()?)).recycling(|_| true))
+        });
+        let caller = |n: usize| {
+            let pool = Arc::clone(&pools[n % 2]);
+            shuttle::thread::spawn(move || {
+                for round in 0..2 {
+                    let fault = CallError { fault: CallFault::Trap, what: String::new() };
+                    let answer = pool.call(|_| {
+                        shuttle::thread::yield_now();
+                        if (n + round).is_multiple_of(3) { Err(fault) } else { Ok(()) }
+                    });
+                    assert_eq!(answer.map_err(|error| error.fault).is_err(), (n + round).is_multiple_of(3));
+                }
+            })
+        };
+        let threads = [0, 1, 2, 3].map(caller);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let usage = room.usage();
+        assert_eq!((usage.own, usage.further, usage.free), (2, 0, 1));
+    }
+
     #[test]
     fn every_interleaving_tried_answers_every_call_within_the_guest_limit() {
         shuttle::check_random(callers_share_two_guests, 2000);
         shuttle::check_pct(callers_share_two_guests, 1000, 3);
+    }
+
+    #[test]
+    fn every_interleaving_tried_answers_every_call_of_two_pools_in_one_room() {
+        shuttle::check_random(two_pools_share_a_room, 2000);
+        shuttle::check_pct(two_pools_share_a_room, 1000, 3);
     }
 
     #[test]
@@ -348,8 +402,6 @@ mod tests {
         assert_eq!(pool.call(|n| Ok(*n)), Ok(1), "the one guest answers both");
         assert_eq!((first.join().unwrap(), pool.live()), (Ok(1), 1));
         assert_eq!(pool.call(|_| trap::<()>()), trap());
-        let refused = pool.call(|n| Ok(*n)).unwrap_err();
-        assert_eq!((refused.fault, pool.live()), (CallFault::Full, 0), "nothing to wait for");
         room.store(1, Ordering::SeqCst);
         assert_eq!(pool.call(|n| Ok(*n)), Ok(1));
     }
@@ -393,7 +445,8 @@ mod tests {
         let pool = Arc::new(pool(1));
         let lease = pool.lease().unwrap();
         let waits = Arc::clone(&pool);
-        let waiter = std::thread::spawn(move || waits.free_after_full().flatten());
+        pool.state.lock().live += 1;
+        let waiter = std::thread::spawn(move || waits.free_after_full());
         // Wakes the waiter as a failed call does, and lets it go on at once. The one place is taken at that moment.
         loop {
             let state = pool.state.lock();

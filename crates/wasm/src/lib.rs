@@ -15,6 +15,7 @@
 //!   Rust traits, [`services`] as the server implements them · [`call_error`]: why a call gave no answer.
 //! - [`limits`]: CPU time and memory of a guest · `budget`: both enforced during a call · `urgency`: how the thread of a long call yields
 //!   its core.
+//! - [`room`]: how many guests there may be, and the share of each place.
 //! - [`engine`]: compiles · `ticker`: its clock · `call_clock`: CPU time at a tick within a call · `clock_random`: the guest's own clock
 //!   and random source.
 //! - [`versions`]: plug-ins by name, with their current and previous version, and their files (`folder_watch`: whether one has changed) ·
@@ -56,6 +57,7 @@ pub mod manifest;
 pub(crate) mod outline;
 pub mod plugin_error;
 pub mod rfc3339;
+pub mod room;
 pub mod services;
 pub mod settings;
 pub mod strikes;

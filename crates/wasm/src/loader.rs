@@ -8,6 +8,7 @@ use super::component::Component;
 use super::component_error::ComponentError;
 use super::engine::{Engine, Mode, NoEngine};
 use super::grants::GrantTable;
+use super::room::GuestRoom;
 use super::world::World;
 
 #[derive(Debug)]
@@ -18,14 +19,14 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// A loader for components that serve. The folder `cache` keeps compiled code. If it cannot be used, that is logged, and each load
+    /// A loader for components that serve in this room. The folder `cache` keeps compiled code. If it cannot be used, that is logged, and each load
     /// compiles.
-    pub fn new(cache: Option<&Path>, grants: GrantTable) -> Result<Loader, NoEngine> {
+    pub fn new(cache: Option<&Path>, grants: GrantTable, room: GuestRoom) -> Result<Loader, NoEngine> {
         let cache = cache.and_then(|folder| {
             let opened = Cache::new(folder);
             opened.inspect_err(|e| tracing::warn!("{}: compiled plug-ins are not kept: {e}", folder.display())).ok()
         });
-        Ok(Loader { engine: Arc::new(Engine::new(Mode::Serving)?), cache, grants })
+        Ok(Loader { engine: Arc::new(Engine::in_room(Mode::Serving, room)?), cache, grants })
     }
 
     /// The component `name`.wasm. Compilation can take seconds, so a thread that serves requests must not call this.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use sequor_wasm::counter::CounterName;
 use sequor_wasm::journal::Journal;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::Services;
 
 use super::case::{CaseStart, InitializerCase};
@@ -92,11 +93,12 @@ impl InitializerTrial {
             metrics: Metrics::new(false).initializer(&name),
             journal: Arc::new(Journal::new(&name)),
             clock: Arc::new(TrialClock),
+            purpose: RoomPurpose::New,
             kept: KeptStates::new(0, Budget::new(0), KeptMetrics::default()),
             name,
         };
         let began = Instant::now();
-        let initializer = Initializer::new(source, &facts, case.ports.clone(), 1).map_err(wrong)?;
+        let initializer = Initializer::new(source, &facts, case.ports.clone(), 1).map_err(|what| wrong(what.into()))?;
         Ok(RunningInitializer { initializer, keys, numbers, starting: began.elapsed() })
     }
 }

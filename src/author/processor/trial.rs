@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use sequor_core::Time;
 use sequor_wasm::counter::CounterName;
 use sequor_wasm::journal::Journal;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::Services;
 
 use super::case::ProcessorCase;
@@ -111,9 +112,10 @@ impl ProcessorTrial {
             services: Arc::new(TrialServices),
             metrics,
             clock: Arc::new(TrialClock),
+            purpose: RoomPurpose::New,
         };
         let began = Instant::now();
-        let chain = Chain::new(vec![source], &facts, case.model.clone(), 1).map_err(|(_, what)| wrong(what))?;
+        let chain = Chain::new(vec![source], &facts, case.model.clone(), 1).map_err(|(_, what)| wrong(what.into()))?;
         Ok(TrialChain { chain, features: count, starting: began.elapsed() })
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sequor_wasm::audit::PluginChange;
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::versions::FilePrint;
 
 use crate::config::fault::code;
@@ -70,14 +71,33 @@ impl Deciders {
         match (decides, &load.settings.scheduler) {
             (SchedulerChoice::Runtime(None), _) | (SchedulerChoice::File, None) => Ok(None),
             (SchedulerChoice::Runtime(Some(how)), _) => Ok(self
-                .equipped()
-                .and_then(|registry| self.tried(registry, &how.plugin, options(registry, &how)?, model, load))
+                .attached(&how, model, load)
                 .inspect_err(|error| tracing::error!(model = model.name, plugin = how.plugin, "not attached: {error}"))
                 .ok()),
             (SchedulerChoice::File, Some(saved)) => {
                 let fault = |what: String| LoadError::Config { at: saved.at.clone(), code: code::PLUGIN, what };
-                self.by_file(saved, model, load).map(Some).map_err(|error| fault(error.to_string()))
+                self.by_file(saved, model, load).map(Some).map_err(|error| match error {
+                    PluginError::Unavailable(what) => LoadError::Runtime(what),
+                    other => fault(other.to_string()),
+                })
             }
+        }
+    }
+
+    /// The scheduler that an operator has attached to the model. If there is no room for its guest now, it decides once there is.
+    fn attached(
+        &self,
+        how: &Attach,
+        model: &Arc<ModelScheduler>,
+        load: &Arc<LoadedModel>,
+    ) -> Result<Arc<SchedulerBinding>, PluginError> {
+        let registry = self.equipped()?;
+        match self.tried(registry, &how.plugin, options(registry, how)?, model, load) {
+            Err(PluginError::Unavailable(why)) => {
+                tracing::error!(model = model.name, plugin = how.plugin, "the built-in policy decides for now: {why}");
+                bound(registry, &how.plugin, options(registry, how)?, model, load)
+            }
+            tried => tried,
         }
     }
 
@@ -125,8 +145,11 @@ impl Deciders {
         load: &Arc<LoadedModel>,
     ) -> Result<Arc<SchedulerBinding>, PluginError> {
         let source = registry.find(plugin)?;
-        let binding = registry.bind(plugin, LoadFacts::new(&load.settings, load.version), model.port(load), options)?;
-        binding.dry_run(source.as_ref()).map_err(|unfit| cannot_decide(plugin, model, &unfit))?;
+        let binding = bound(registry, plugin, options, model, load)?;
+        // The scheduler of a load that serves leaves its room later.
+        let purpose = if model.decider().is_some() { RoomPurpose::Replacement } else { RoomPurpose::New };
+        let tried = binding.claim(purpose).and_then(|()| binding.dry_run(source.as_ref()));
+        tried.map_err(|unfit| cannot_decide(plugin, model, &unfit))?;
         Ok(binding)
     }
 
@@ -137,9 +160,14 @@ impl Deciders {
         binding: &Arc<SchedulerBinding>,
     ) -> Result<(), LoadError> {
         let Some(registry) = self.registry() else { return Ok(()) };
-        let unfit = |unfit| LoadError::Runtime(format!("{}: {unfit}", binding.plugin()));
-        let ready = binding.prepare().map_err(unfit)?;
-        registry.install(Arc::clone(binding), ready);
+        match binding.prepare() {
+            Ok(ready) => registry.install(Arc::clone(binding), ready),
+            Err(Unfit::NoRoom(_)) => {
+                registry.install_without_guest(Arc::clone(binding));
+                return Ok(());
+            }
+            Err(unfit) => return Err(LoadError::Runtime(format!("{}: {unfit}", binding.plugin()))),
+        }
         let plugin = binding.plugin();
         // Another version may have replaced the plug-in while this guest was made.
         if let Ok(current) = registry.find(plugin)
@@ -270,7 +298,18 @@ impl Deciders {
 type OpenedBinding = (Arc<SchedulerBinding>, Ready);
 
 fn cannot_decide(plugin: &str, model: &ModelScheduler, unfit: &Unfit) -> PluginError {
-    PluginError::Invalid(format!("{plugin} cannot decide for {}: {unfit}", model.name))
+    unfit.refusal(format!("{plugin} cannot decide for {}: {unfit}", model.name))
+}
+
+/// A binding that has no guest yet.
+fn bound(
+    registry: &Registry,
+    plugin: &str,
+    options: BindingOptions,
+    model: &Arc<ModelScheduler>,
+    load: &Arc<LoadedModel>,
+) -> Result<Arc<SchedulerBinding>, PluginError> {
+    registry.bind(plugin, LoadFacts::new(&load.settings, load.version), model.port(load), options)
 }
 
 /// The options of a plug-in that an operator attaches.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use sequor_core::{EndReason, Id};
+use sequor_wasm::room::GuestRoom;
 
 use crate::backend::Backend;
 use crate::config::model::draft;
@@ -114,6 +115,11 @@ impl Repository {
             return Err(twice());
         }
         recorder.set(Recorder::open(path, most, self.0.resources.clock.zero_unix_us())?).map_err(|_| twice())
+    }
+
+    /// The room for the instances of all plug-ins. The engine that starts them counts them there.
+    pub fn plugin_room(&self) -> &GuestRoom {
+        &self.0.resources.plugin_room
     }
 
     /// Sets the source of processors. Must be called once, before any model is loaded.

@@ -12,13 +12,14 @@ use crate::model::load::{LoadInitializer, Processors};
 use crate::model::runtime::KeepsUnused;
 use crate::model::sequences::ModelScheduler;
 use crate::processing::files;
+use crate::processing::place::Misfit;
 use crate::scheduling::PluginServices;
 use crate::scheduling::key_interner::KeyInterner;
 use sequor_core::Seq;
 use sequor_wasm::limits::Limits;
 
 use super::placed_component::named_component;
-use super::processors::TIME;
+use super::processors::{TIME, purpose_of};
 use super::resources::Resources;
 
 /// The configured initializer that a model names; `None` if it names none.
@@ -47,7 +48,10 @@ pub(super) fn initializer_of(
     let pool = threads.pool().map_err(fault)?;
     let ports = LoadInitializer::ports(settings, processors);
     let initializer = Initializer::new(source, &LoadFacts::new(settings, version), ports, pool.size());
-    let initializer = Arc::new(initializer.map_err(fault)?);
+    let initializer = Arc::new(initializer.map_err(|misfit| match misfit {
+        Misfit::Unfit(what) => fault(what),
+        Misfit::NoRoom(what) => LoadError::Runtime(format!("{}: {what}", named.name)),
+    })?);
     // From here on, a replacement of the plug-in updates this initializer too.
     registry.attach(std::slice::from_ref(&initializer)).map_err(fault)?;
     let owner: Arc<dyn KeepsUnused> = Arc::<Initializer>::clone(&initializer);
@@ -61,6 +65,10 @@ pub(super) fn initializer_of(
 impl KeepsUnused for Initializer {
     fn release_unused(&self) {
         Initializer::release_unused(self);
+    }
+
+    fn release_free(&self) {
+        Initializer::release_free(self);
     }
 }
 
@@ -84,6 +92,6 @@ fn initializer_source(
         files: files::read(&settings.directory, &says.files)?,
         strikes: rules.strikes,
     };
-    let (clock, name) = (Arc::clone(registry.clock()), name.to_owned());
-    Ok(InitializerSource { name, component, options, services, metrics, journal, clock, kept })
+    let (clock, name, purpose) = (Arc::clone(registry.clock()), name.to_owned(), purpose_of(model));
+    Ok(InitializerSource { name, component, options, services, metrics, journal, clock, kept, purpose })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sequor_core::Seq;
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::RoomPurpose;
 
 use crate::config::fault::code;
 use crate::config::model::LoadFacts;
@@ -14,6 +15,7 @@ use crate::model::load::Processors;
 use crate::model::runtime::KeepsUnused;
 use crate::model::sequences::ModelScheduler;
 use crate::processing::link::ChainLink;
+use crate::processing::place::Misfit;
 use crate::processing::{Chain, OnFailure, ProcessorOptions, ProcessorSource, files};
 use crate::scheduling::PluginServices;
 use crate::scheduling::key_interner::KeyInterner;
@@ -52,7 +54,13 @@ impl Resources {
         let pool = host.pool().map_err(|what| fault(first, what))?;
         let graph = Processors::signature_of(settings);
         let chain = Chain::new(sources, &LoadFacts::new(settings, version), graph, pool.size());
-        let chain = chain.map_err(|(n, what)| fault(named.get(n).unwrap_or(first), what))?;
+        let chain = chain.map_err(|(n, misfit)| {
+            let at = named.get(n).unwrap_or(first);
+            match misfit {
+                Misfit::Unfit(what) => fault(at, what),
+                Misfit::NoRoom(what) => LoadError::Runtime(format!("{}: {what}", at.name)),
+            }
+        })?;
         // From here on, a replacement of a plug-in updates these links too.
         host.registry.attach(chain.links()).map_err(|what| fault(first, what))?;
         for link in chain.links() {
@@ -66,6 +74,10 @@ impl Resources {
 impl KeepsUnused for ChainLink {
     fn release_unused(&self) {
         ChainLink::release_unused(self);
+    }
+
+    fn release_free(&self) {
+        ChainLink::release_free(self);
     }
 }
 
@@ -98,6 +110,12 @@ fn source(
         strikes: rules.strikes,
     };
     let clock = Arc::clone(registry.clock());
-    let (services, name) = (Arc::new(services), name.to_owned());
-    Ok(ProcessorSource { name, component, options, services, metrics, journal, clock })
+    let (services, name, purpose) = (Arc::new(services), name.to_owned(), purpose_of(model));
+    Ok(ProcessorSource { name, component, options, services, metrics, journal, clock, purpose })
+}
+
+/// The purpose of the room of a load's plug-ins. Those of a load that serves leave their room later.
+pub(super) fn purpose_of(model: &ModelScheduler) -> RoomPurpose {
+    let serves = model.loads().iter().any(|load| !load.is_retired());
+    if serves { RoomPurpose::Replacement } else { RoomPurpose::New }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use sequor_wasm::room::GuestRoom;
+
 use crate::backend::Backend;
 use crate::device::Pool;
 use crate::initializing::InitializerRegistry;
@@ -41,6 +43,8 @@ pub(in crate::model) struct Resources {
     pub(in crate::model) initializers: OnceLock<InitializerRegistry>,
     /// Owners of plug-in instances that are kept for later requests.
     pub(in crate::model) owners: UnusedOwners,
+    /// The room for plug-in instances.
+    pub(in crate::model) plugin_room: GuestRoom,
 }
 
 impl Resources {
@@ -52,6 +56,9 @@ impl Resources {
         let cache = ResponseCache::new(options.cache, metrics.cache());
         let rates = options.rates.clone().map(RateLimiter::new);
         let live = LiveOptions::new(&options);
+        let (owners, plugin_room) = (UnusedOwners::default(), GuestRoom::default());
+        let unused = owners.clone();
+        plugin_room.make_room_with(move || unused.release_free());
         Resources {
             rates,
             cache,
@@ -66,12 +73,14 @@ impl Resources {
             answers: AnswerRoom::default(),
             processors: OnceLock::new(),
             initializers: OnceLock::new(),
-            owners: UnusedOwners::default(),
+            owners,
+            plugin_room,
         }
     }
 
     /// The periodic maintenance of these resources.
     pub(in crate::model) fn upkeep(&self) -> Upkeep {
-        Upkeep::new(self.chunk_cache.clone(), Arc::clone(&self.backend), self.owners.clone(), self.metrics.clone())
+        let plugins = (self.owners.clone(), self.plugin_room.clone());
+        Upkeep::new(self.chunk_cache.clone(), Arc::clone(&self.backend), plugins, self.metrics.clone())
     }
 }

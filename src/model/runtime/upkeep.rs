@@ -1,5 +1,5 @@
 //! Periodic maintenance on the timer's thread: once a second it releases memory that was kept long enough, and memory of free slots that other
-//! sequences need. Once a minute it ends unused instances and removes metrics of things that are gone.
+//! sequences need, and shows the room for plug-ins. Once a minute it ends unused instances and removes metrics of things that are gone.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sequor_core::Time;
+use sequor_wasm::room::{GuestRoom, RefusedRoom, RoomUsage};
 
 use crate::backend::Backend;
 use crate::device::trim_heaps;
 use crate::state::ChunkCache;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, RoomFigures};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which unused instances and metrics are removed.
@@ -21,6 +22,9 @@ const UNUSED: Duration = Duration::from_secs(60);
 pub(in crate::model) trait KeepsUnused: Debug + Send + Sync {
     /// Ends the instances that have not been used since the last call.
     fn release_unused(&self) {}
+
+    /// Ends all instances that are not in use, except one.
+    fn release_free(&self) {}
 
     /// Gives back memory of free slots, because states exceed their limit with it.
     fn release_idle_slots(&self) {}
@@ -37,6 +41,11 @@ impl UnusedOwners {
         owners.push(owner);
     }
 
+    /// Makes room for other instances.
+    pub(in crate::model) fn release_free(&self) {
+        self.all().iter().for_each(|owner| owner.release_free());
+    }
+
     fn all(&self) -> Vec<Arc<dyn KeepsUnused>> {
         self.0.lock().iter().filter_map(Weak::upgrade).collect()
     }
@@ -47,6 +56,7 @@ pub(in crate::model) struct Upkeep {
     chunk_cache: ChunkCache,
     backend: Arc<dyn Backend>,
     owners: UnusedOwners,
+    plugin_room: GuestRoom,
     metrics: Metrics,
     next: Time,
     next_unused: Time,
@@ -59,10 +69,10 @@ impl Upkeep {
     pub(in crate::model) fn new(
         chunk_cache: ChunkCache,
         backend: Arc<dyn Backend>,
-        owners: UnusedOwners,
+        (owners, plugin_room): (UnusedOwners, GuestRoom),
         metrics: Metrics,
     ) -> Upkeep {
-        Upkeep { chunk_cache, backend, owners, metrics, next: Time(0), next_unused: Time(0), idle: 0 }
+        Upkeep { chunk_cache, backend, owners, plugin_room, metrics, next: Time(0), next_unused: Time(0), idle: 0 }
     }
 
     /// Does the due maintenance, if a second has passed since the last call.
@@ -80,10 +90,16 @@ impl Upkeep {
         if idle > std::mem::replace(&mut self.idle, idle) {
             self.owners.all().iter().for_each(|owner| owner.release_idle_slots());
         }
+        self.metrics.set_plugin_room(figures(self.plugin_room.usage()));
         let states = self.chunk_cache.release_due(now);
         let tensors = self.backend.release_memory(now);
         if states || tensors {
             trim_heaps();
         }
     }
+}
+
+fn figures(RoomUsage { own, further, free, refused }: RoomUsage) -> RoomFigures {
+    let RefusedRoom { new, replacement, further: not_started } = refused;
+    RoomFigures { own, further, free, refused: [new, replacement, not_started] }
 }

@@ -9,6 +9,7 @@ use sequor_core::{DataType, Dialect, Id, Shape};
 use sequor_wasm::engine::{Engine, Mode};
 use sequor_wasm::grants::{GrantTable, Grants};
 use sequor_wasm::plugin_error::PluginError;
+use sequor_wasm::room::GuestRoom;
 use tempfile::TempDir;
 
 use crate::backend::mock::MockBackend;
@@ -19,7 +20,14 @@ use crate::processing::calling_wat::{CALLS, PRE, REFUSES};
 use crate::processing::wat_fixture::{SERVING, component_with_wasi_nn};
 use crate::processing::wat_guest::{ALIKE, WatGuest};
 use crate::processing::{PlaceRules, ProcessorComponent};
+use crate::scheduling::PluginRules;
+use crate::scheduling::guest::Source;
+use crate::scheduling::report::{Attach, By, PluginControl};
+use crate::scheduling::wat_fixture::SchedulerWat;
+use crate::scheduling::world::SchedulerComponent;
 use crate::telemetry::Metrics;
+
+const LOCAL: By<'_> = By("local");
 
 /// Replies with the number of steps, which the scratch keeps.
 const COUNTS: &str = "
@@ -111,6 +119,22 @@ fn components(
         let made = ProcessorComponent::new(&engine, "guest.wasm", bytes, grants, None);
         made.map(Arc::new).map_err(|e| PluginError::Invalid(e.to_string()))
     }
+}
+
+/// Compiles schedulers for this engine.
+fn schedulers(
+    engine: &Arc<Engine>,
+) -> impl Fn(&str, &[u8]) -> Result<Arc<dyn Source>, PluginError> + Send + Sync + use<> {
+    let engine = Arc::clone(engine);
+    move |_, bytes| {
+        let made = SchedulerComponent::new(&engine, "fair.wasm", bytes, Grants::default(), None);
+        Ok(Arc::new(made.map_err(|e| PluginError::Invalid(e.to_string()))?))
+    }
+}
+
+/// An engine for this many instances.
+fn engine(instances: u32) -> Arc<Engine> {
+    Arc::new(Engine::in_room(Mode::Serving, GuestRoom::new(instances)).unwrap())
 }
 
 fn guest(extra: &str, pre: &str) -> Vec<u8> {
@@ -364,9 +388,8 @@ fn more_calls_than_instances_wait_in_their_order() {
 
 #[test]
 fn requests_wait_for_an_instance_of_their_plug_in_if_the_engine_is_full() {
-    // One warm instance of `refuser`, and three more.
-    let engine = Arc::new(Engine::with_room_for(Mode::Serving, 4).unwrap());
-    let calling = Calling::scorer_of(&engine);
+    // One warm instance of `refuser`, three of `scorer`, and as many as `scorer` has beyond its first for others.
+    let calling = Calling::scorer_of(&engine(6));
     let waiting: Vec<Pending> = (0..20).map(|_| calling.begin("scorer", 2, |_| {}).unwrap()).collect();
     calling.wait_for(3.0);
     assert_eq!((calling.waiting(), calling.count("sequor_plugin_instances{")), (3.0, 4.0));
@@ -377,32 +400,59 @@ fn requests_wait_for_an_instance_of_their_plug_in_if_the_engine_is_full() {
     calling.is_as_before();
 }
 
+/// Three models hold all the room that they may have, with instances that wait for another model.
 #[test]
-fn without_room_for_its_only_instance_a_plug_in_refuses_for_now() {
-    let engine = Arc::new(Engine::with_room_for(Mode::Serving, 3).unwrap());
+fn models_that_hold_all_the_room_keep_no_other_plug_in_from_an_instance() {
+    let engine = engine(64);
     let calling = Calling::scorer_of(&engine);
+    let rules = PluginRules { dir: Some(calling.folder.path().to_owned()), ..PluginRules::default() };
+    calling.repository.run_plugins(rules, Box::new(schedulers(&engine))).unwrap();
+    fs_err::write(calling.folder.path().join("fair.wasm"), SchedulerWat::default().component()).unwrap();
     calling.write("hasty", PLUGIN_CONFIG, "[model]\nplugin = \"caller\"\ntime = \"200ms\"\n");
     calling.load("hasty").unwrap();
-    // The instance of `hasty` ends, and one of `scorer` takes its place.
-    assert!(wait(calling.begin("hasty", 7, |_| {}).unwrap()).is_err());
-    let suspended = [2, 2].map(|value| calling.begin("scorer", value, |_| {}).unwrap());
-    calling.wait_for(2.0);
-    let strikes = calling.count("sequor_plugin_traps_total{");
-    match wait(calling.begin("hasty", 8, |_| {}).unwrap()) {
-        Err(Failure::Processor(failed)) => {
-            assert!(failed.unavailable && failed.may_retry, "{failed:?}");
-            assert!(failed.text.contains("no room for another instance"), "{failed:?}");
-        }
-        other => panic!("{other:?}"),
+    let greedy = ["scorer", "scorer2", "scorer3"];
+    for model in &greedy[1..] {
+        calling.write(model, PLUGIN_CONFIG, "[model]\nplugin = \"caller\"\ntime = \"60s\"\n");
+        calling.load(model).unwrap();
     }
-    assert_eq!(calling.count("sequor_plugin_traps_total{"), strikes, "no strike");
+    let begin = |model: &&str| (0..64).map(|_| calling.begin(model, 2, |_| {}).unwrap()).collect::<Vec<_>>();
+    let suspended: Vec<Pending> = greedy.iter().flat_map(begin).collect();
+    // Each of the models was refused an instance, and those that it has wait. Requests behind a refused one wait for their turn.
+    let is_full = || {
+        let usage = engine.room().usage();
+        usage.refused.further >= 3 && calling.waiting() >= f64::from(3 + usage.further)
+    };
+    while !is_full() {
+        std::thread::yield_now();
+    }
+    let held = calling.waiting();
+    assert!((40.0..=56.0).contains(&held), "{held} of 64, of which 8 are kept for replacements");
+    assert_eq!(calling.ask("echo", 1), 1, "other models go on");
+
+    // The only instance of another model ends, twice.
+    for value in [8, 9] {
+        assert!(wait(calling.begin("hasty", 7, |_| {}).unwrap()).is_err());
+        assert_eq!(calling.ask("hasty", value), value);
+    }
+    calling.write("late", PLUGIN_CONFIG, "[model]\nplugin = \"counter\"\n");
+    calling.load("late").unwrap();
+    let (plugin, model, config) = ("fair".to_owned(), "echo".to_owned(), String::new());
+    let how = Attach { plugin, model, shadow: false, save: false, config, time: None, max_wait: None };
+    calling.repository.attach(&how, LOCAL).unwrap();
+    calling.repository.replace("caller", guest(&format!("{CALLS} (func $other)"), PRE), LOCAL).unwrap();
+    assert_eq!(calling.ask("hasty", 10), 10);
+    calling.load("scorer").unwrap();
+    assert_eq!((calling.waiting(), calling.ask("scorer", 11)), (held, 11));
+    assert_eq!(calling.count("sequor_plugin_traps_total{"), 2.0, "those of `hasty`");
+
     calling.gate.open();
     assert!(suspended.into_iter().all(|pending| first(&wait(pending).unwrap()) == 2));
-    // Unused instances make room.
+    // Unused instances make room: one stays at each of the six models, and one decides for `echo`.
     calling.repository.upkeep_after(Duration::from_secs(61));
     calling.repository.upkeep_after(Duration::from_secs(122));
-    assert_eq!(calling.count("sequor_plugin_instances{"), 2.0);
-    assert_eq!(calling.ask("hasty", 8), 8);
+    assert_eq!(calling.count("sequor_plugin_instances{"), 6.0);
+    let usage = engine.room().usage();
+    assert_eq!((usage.own, usage.further, usage.free), (7, 0, 57));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use sequor_core::{DataType, Shape};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::limits::Limits;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::ServiceLog;
 
 use crate::config::model::LoadFacts;
@@ -121,8 +122,10 @@ impl CallingRig {
             metrics: Metrics::new(false).processor("guest"),
             journal: Arc::new(Journal::new("guest")),
             clock: Arc::new(StillClock),
+            purpose: RoomPurpose::New,
         };
-        let chain = Chain::new(vec![source], &LoadFacts::default(), model(), 2)?;
+        let chain = Chain::new(vec![source], &LoadFacts::default(), model(), 2);
+        let chain = chain.map_err(|(n, misfit)| (n, misfit.into()))?;
         Ok(CallingRig { chain, echo })
     }
 

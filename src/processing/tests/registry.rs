@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::plugin_error::PluginError;
+use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::ServiceLog;
 
 use crate::config::model::LoadFacts;
@@ -169,6 +170,7 @@ fn load(registry: &ProcessorRegistry, name: &str) -> Chain {
         metrics: registry.metrics("guest"),
         journal: registry.journal("guest").unwrap(),
         clock: Arc::clone(registry.clock()),
+        purpose: RoomPurpose::New,
     };
     let facts = LoadFacts { name: name.to_owned(), version: 1, ..LoadFacts::default() };
     let chain = Chain::new(vec![source], &facts, model(), 2).unwrap();

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use sequor_core::*;
+use sequor_wasm::room::{RoomPurpose, RoomShare};
 
 use super::rig::{Rig, plans};
 use crate::scheduling::guest::Source;
 use crate::scheduling::report::BindingState;
 use crate::scheduling::stand_in::{Does, MS, StandInVersion};
-use crate::scheduling::startup::Parked;
+use crate::scheduling::startup::{Parked, Unfit};
 
 #[test]
 fn a_new_instance_restores_the_saved_bytes() {
@@ -48,24 +49,63 @@ fn a_plug_in_that_traps_during_restarts_gets_strikes_until_it_is_parked() {
     assert_eq!((rig.drain(), rig.all_answered()), (vec![1], true));
 }
 
+/// Takes what is left of a version's room.
+fn fill(version: &StandInVersion) -> Vec<RoomShare> {
+    std::iter::from_fn(|| version.room.open(1, RoomPurpose::Replacement).ok()).collect()
+}
+
 #[test]
-fn a_restart_without_room_is_retried_without_a_strike() {
+fn a_failed_instance_restarts_in_its_own_room() {
     let mut rig = Rig::open(plans(), |_| {});
     rig.starts(1..=1);
     rig.drain();
+    let _full = fill(&rig.version);
     rig.version.does(Does::Trap);
     rig.submit(1, false, false);
     rig.turn();
-    rig.version.does(Does::NoRoom);
-    for _ in 0..5 {
-        rig.wait(1500);
-        rig.keep();
-        assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Recovering, 1));
-    }
     rig.version.does(Does::First);
-    rig.wait(1500);
+    rig.wait(150);
     rig.keep();
     assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Active, 1));
+}
+
+#[test]
+fn a_binding_without_room_for_its_first_instance_waits_for_it_without_a_strike() {
+    let mut rig = Rig::new(plans(), |_| {});
+    let full = fill(&rig.version);
+    assert!(matches!(rig.binding.open(), Err(Unfit::NoRoom(_))));
+    rig.binding.succeed_without_guest();
+    for _ in 0..5 {
+        rig.keep();
+        rig.wait(1500);
+        assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Recovering, 0));
+    }
+    drop(full);
+    rig.keep();
+    assert_eq!((rig.binding.state(), rig.binding.show().strikes), (BindingState::Active, 0));
+    rig.starts(1..=1);
+    assert_eq!(rig.drain(), [1]);
+}
+
+#[test]
+fn a_grown_instance_goes_on_until_there_is_room_for_another() {
+    let mut rig = Rig::open(plans(), |_| {});
+    rig.starts(1..=1);
+    rig.version.script.lock().memory = 750;
+    rig.drain();
+    let full = fill(&rig.version);
+    for _ in 0..5 {
+        rig.keep();
+        rig.wait(1500);
+        assert_eq!((rig.version.script.lock().starts, rig.binding.state()), (1, BindingState::Active));
+    }
+    drop(full);
+    rig.keep();
+    assert_eq!(
+        (rig.version.script.lock().starts, rig.binding.show().strikes),
+        (2, 0),
+        "tries without room do not count"
+    );
 }
 
 #[test]

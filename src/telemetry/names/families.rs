@@ -13,13 +13,14 @@ use crate::telemetry::connection_closed::ConnectionClosed;
 use crate::telemetry::handles::{FailureReason, ModelMetrics, RequestPhase, StepPath, ended_reason};
 use crate::telemetry::kinds::{Counter, Gauge, Histogram, Seconds};
 use crate::telemetry::labels::{Family, Labels, label};
+use crate::telemetry::plugin_room::PluginRoomMetrics;
 use crate::telemetry::request_counters::{RequestCounters, RequestFamily};
 use crate::telemetry::server_gauges::ServerGauges;
 use crate::telemetry::spans::SpanCounters;
 use crate::telemetry::store::{SharedMetrics, StoreGauges};
 
 use super::kept_families::KeptFamilies;
-use super::plugin_families::PluginFamilies;
+use super::plugin_families::{PluginFamilies, plugin_room};
 use super::series::{SeriesAction, family, gauge_alone};
 use super::server_families::{
     PeerFamilies, cache_usage, connections_closed, reload_metrics, server_gauges, shared_metrics, span_counters,
@@ -58,6 +59,7 @@ pub(in crate::telemetry) struct Families {
     pub(in crate::telemetry) peers: PeerFamilies,
     pub(in crate::telemetry) store: StoreGauges,
     pub(in crate::telemetry) shared: SharedMetrics,
+    pub(in crate::telemetry) plugin_room: PluginRoomMetrics,
     pub(in crate::telemetry) server: ServerGauges,
     pub(in crate::telemetry) loads: Family<Counter>,
     pub(in crate::telemetry) spans: SpanCounters,
@@ -149,6 +151,7 @@ impl Families {
             peers: PeerFamilies::register(r),
             store: store_gauges(r),
             shared: shared_metrics(r),
+            plugin_room: plugin_room(r),
             server: server_gauges(r),
             loads: family(r, "sequor_model_loads_total", "Loads and reloads of a model, by result", counter),
             spans: span_counters(r),

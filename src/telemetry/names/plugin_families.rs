@@ -6,6 +6,7 @@ use prometheus_client::registry::Registry;
 
 use crate::telemetry::kinds::{Amount, Counter, Gauge, Histogram};
 use crate::telemetry::labels::{Family, Labels, label};
+use crate::telemetry::plugin_room::PluginRoomMetrics;
 use crate::telemetry::plugins::{Hook, Make, OwnCounter, PluginMetrics};
 
 use super::series::{SeriesAction, family};
@@ -26,6 +27,17 @@ pub(in crate::telemetry) struct PluginFamilies {
     waiting: Family<Gauge>,
     instances: Family<Gauge>,
     counters: Labelled<OwnLabels, Amount, fn() -> Amount>,
+}
+
+/// Metrics of the room for instances of all plug-ins. A scrape shows each series before it counts.
+pub(super) fn plugin_room(r: &mut Registry) -> PluginRoomMetrics {
+    let help = "Room for instances of plug-ins: promised to places, used beyond that, and free";
+    let room = family(r, "sequor_plugin_room", help, Gauge::default as fn() -> Gauge);
+    let [own, further, free] = ["own", "further", "free"].map(|of| room.get_or_create_owned(&vec![label("use", of)]));
+    let help = "Instances of plug-ins that did not start, because there was no room";
+    let refused = family(r, "sequor_plugin_room_refused_total", help, Counter::default as fn() -> Counter);
+    let refused = ["new", "replacement", "further"].map(|of| refused.get_or_create_owned(&vec![label("for", of)]));
+    PluginRoomMetrics { own, further, free, refused }
 }
 
 impl PluginFamilies {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sequor_core::Hooks;
 use sequor_core::policy::columns;
+use sequor_wasm::room::RoomPurpose;
 
 use crate::model::catalog::Availability;
 use crate::model::request::Parameter;
@@ -318,6 +319,31 @@ fn a_run_time_attachment_survives_a_reload_and_can_be_saved() {
     assert!(repository.show("first").unwrap().attached.iter().all(|a| a.version == 1));
     rig.sequence(9);
     assert_eq!((rig.plans("all") > 0, rig.plans("first")), (true, 5));
+}
+
+#[test]
+fn an_attached_plug_in_without_room_at_a_reload_decides_once_there_is_room() {
+    let rig = Rig::new(&["first"]);
+    let repository: &dyn PluginControl = &rig.fixture.repository;
+    repository.attach(&attach("first"), BY).unwrap();
+    // It keeps the old load, and its plug-in.
+    rig.fixture.sum(7, 1, |s| s.start = true);
+    let room = rig.versions.lock()["first"].room.clone();
+    let full: Vec<_> = std::iter::from_fn(|| room.open(1, RoomPurpose::Replacement).ok()).collect();
+    rig.write("[sequence]\nidle = \"60s\"\n");
+    rig.load();
+    let plans = rig.plans("first");
+    rig.sequence(8);
+    let refused = repository.attach(&attach("first"), BY).unwrap_err();
+    assert!(matches!(&refused, PluginError::Unavailable(what) if what.contains("no room")), "{refused}");
+    assert_eq!((rig.plans("first"), rig.fixture.sum(7, 1, |_| {})), (plans, 2), "the built-in policy decides");
+    drop(full);
+    while repository.show("first").unwrap().attached.iter().any(|at| at.state != BindingState::Active) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let plans = rig.plans("first");
+    rig.sequence(9);
+    assert_eq!(rig.plans("first"), plans + 3);
 }
 
 #[test]
