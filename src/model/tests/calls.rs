@@ -145,21 +145,32 @@ fn guest(extra: &str, pre: &str) -> Vec<u8> {
 /// Blocks runs of two elements until it is opened.
 #[derive(Debug, Default)]
 struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
+    /// Whether runs pass, and how many have come.
+    state: Mutex<(bool, u32)>,
+    changed: Condvar,
 }
 
 impl Gate {
     fn wait(&self) {
-        let mut is_open = self.is_open.lock();
-        while !*is_open {
-            self.opened.wait(&mut is_open);
+        let mut state = self.state.lock();
+        state.1 += 1;
+        self.changed.notify_all();
+        while !state.0 {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Waits until as many runs have come.
+    fn wait_for_runs(&self, count: u32) {
+        let mut state = self.state.lock();
+        while state.1 < count {
+            self.changed.wait(&mut state);
         }
     }
 
     fn open(&self) {
-        *self.is_open.lock() = true;
-        self.opened.notify_all();
+        self.state.lock().0 = true;
+        self.changed.notify_all();
     }
 }
 
@@ -359,7 +370,7 @@ fn calls_of_many_requests_run_in_the_batches_of_the_called_model() {
     assert_eq!(calling.ask("scorer", 40), 40);
     // The first run waits, so the others form a batch behind it.
     let first_of_all = calling.begin("scorer", 2, |_| {}).unwrap();
-    calling.wait_for(1.0);
+    calling.gate.wait_for_runs(1);
     let others: Vec<Pending> = (0..8).map(|_| calling.begin("scorer", 2, |_| {}).unwrap()).collect();
     // A call starts to wait before its request is in the queue.
     while calling.count("nv_inference_pending_request_count{model=\"slow\"") < 8.0 {
