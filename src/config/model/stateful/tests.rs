@@ -42,6 +42,7 @@ fn settled(strategy: &str, more: &str, toml: &str) -> Result<ModelSettings, Vec<
         config: ConfigSource::Text(config),
         sequor_toml: Some(toml.to_owned()),
         files: vec!["net.onnx".to_owned()],
+        ..Sources::default()
     };
     let settled = Draft::parse(sources, &Options::default()).and_then(|draft| {
         assert_eq!(draft.file_name, "net.onnx");
