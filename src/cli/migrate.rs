@@ -78,10 +78,14 @@ fn of_ovms(file: &Path, write: Option<&Path>) -> Result<Migration, Failed> {
     };
     let migrated = |model: &OvmsModel| {
         let notes = notices.iter().filter(|notice| notice.model.as_deref() == Some(&model.name));
-        let reason = layout::check(model).err();
+        let (more, reason) = match layout::check(model) {
+            Ok(notices) => (notices, None),
+            Err(what) => (Vec::new(), Some(what)),
+        };
+        let notes = notes.map(|note| note.text.clone()).chain(more);
         MigratedModel {
             name: model.name.clone(),
-            changes: notes.map(|note| line(code::NOTE_NO_EFFECT, note.text.clone())).collect(),
+            changes: notes.map(|text| line(code::NOTE_NO_EFFECT, text)).collect(),
             reasons: reason.into_iter().map(|what| line(code::NOT_SERVED, what)).collect(),
             missing: None,
         }

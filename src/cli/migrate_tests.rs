@@ -148,7 +148,7 @@ fn models_of_ovms_have_their_verdicts_and_become_a_repository() {
     let read = |path: &str| fs_err::read_to_string(out.join(path)).unwrap();
     assert!(read("speech/config.pbtxt").contains("state [ { input_name: \"encoder_LSTM_h_in\""));
     assert!(read("speech/sequor.toml").contains("rules = \"ovms\"\nmax_live = 500\nidle_scan = \"5m\""));
-    assert!(!out.join("speech/1/net.onnx").is_symlink() && out.join("plain/1/net.onnx").is_file());
+    assert!(out.join("speech/1/model.onnx").is_file() && out.join("plain/1/model.onnx").is_file());
     assert!(!out.join("old").exists());
     assert_eq!(
         models_in_repository(&out),

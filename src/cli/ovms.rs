@@ -1,7 +1,7 @@
 //! Serves the models of OVMS's command line, and accepts the command lines of other servers if the program is called by their names.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ArgMatches;
@@ -16,11 +16,19 @@ use crate::model::{RepositorySource, TemporaryFolder};
 
 impl RepositorySource for OvmsRepository {
     fn refresh(&self) -> Result<(), SourceFault> {
-        OvmsRepository::refresh(self).map_err(|error| match error {
+        let refreshed = OvmsRepository::refresh(self);
+        for notice in self.take_notices() {
+            tracing::warn!("{notice}");
+        }
+        refreshed.map_err(|error| match error {
             RefreshError::Unreadable(why) => SourceFault::Unreadable(why),
             RefreshError::Invalid(why) => SourceFault::Invalid(why.join("; ")),
             RefreshError::Models(refused) => SourceFault::Models(refused),
         })
+    }
+
+    fn original(&self, path: &Path) -> Option<PathBuf> {
+        OvmsRepository::original(self, path)
     }
 }
 
@@ -50,6 +58,8 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
         Err(RefreshError::Unreadable(why)) => return Err(Failed::Configuration(why)),
         Err(RefreshError::Invalid(why)) => return Err(lines(why)),
     }
+    // The log does not run yet.
+    given.notices.extend(repository.take_notices().iter().map(ToString::to_string));
     let flag = || "--config_path".to_owned();
     given.set("model.repository", flag(), folder.path().display().to_string());
     let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
@@ -100,8 +110,8 @@ pub(super) fn called_as(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
     let more: Vec<&str> = match server {
         ServerName::Triton => vec!["serve"],
         ServerName::Ovms => {
-            let port = Some("--port=9178").filter(|_| !is_given("--port"));
-            let rest = Some("--allow-http=false").filter(|_| !is_given("--rest_port"));
+            let port = Some("--port=9178").filter(|_| !is_given("--port") && !is_given("--grpc-port"));
+            let rest = Some("--allow-http=false").filter(|_| !is_given("--rest_port") && !is_given("--http-port"));
             let metrics = Some("--allow-metrics=false").filter(|_| !is_given("--metrics_enable"));
             std::iter::once("serve").chain(port).chain(rest).chain(metrics).collect()
         }
@@ -129,5 +139,7 @@ mod tests {
         assert_eq!(called("ovms --config_path c.json"), ovms);
         let ports = "ovms serve --allow-metrics=false --port 9000 --rest_port=5555";
         assert_eq!(called("ovms --port 9000 --rest_port=5555"), ports);
+        let free = "ovms serve --allow-metrics=false --grpc-port=0 --http-port=0";
+        assert_eq!(called("ovms --grpc-port=0 --http-port=0"), free);
     }
 }

@@ -99,4 +99,5 @@ pub use registry::{MakeSource, PluginRules, Registry};
 pub use scheduler_host::{Alarm, Clock, SchedulerHost};
 pub use startup::{Ready, Unfit};
 pub use status::BindingServices;
+pub use supervision::SAVES;
 pub use world::{Scheduler, SchedulerComponent, SchedulerGuest};

@@ -15,7 +15,7 @@ use super::startup::{RESTORE, Ready, Unfit};
 use crate::telemetry::Hook;
 
 /// Time between two saves of a guest's state.
-const SAVES: Duration = Duration::from_secs(10);
+pub const SAVES: Duration = Duration::from_secs(10);
 /// Time between two tries to start a guest, while the engine has no room for it.
 const WITHOUT_ROOM: Duration = Duration::from_secs(1);
 

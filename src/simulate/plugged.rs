@@ -1,5 +1,6 @@
 //! A plug-in as a policy. Its component runs in the engine that counts instructions, so that every run gives the same answers. Failures
-//! have the same effects as in the server: strikes, a new instance after a while, parking after too many.
+//! have the same effects as in the server: strikes, a new instance after a while, parking after too many. So have its growth and its saved
+//! state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::decider::SimPolicy;
 use crate::config::model::LoadFacts;
 use crate::scheduling::guest::{Events, Guest, Source, fault_of};
 use crate::scheduling::key_interner::KeyInterner;
-use crate::scheduling::{AT_ONCE, Health, SchedulerComponent, SchedulerGuest, Verdict};
+use crate::scheduling::{AT_ONCE, Health, SAVES, SchedulerComponent, SchedulerGuest, Verdict};
 
 /// Strikes within a minute that park the plug-in: the server's default.
 const STRIKES: u32 = 3;
@@ -100,9 +101,11 @@ pub(super) struct Plugged {
     facts: LoadFacts,
     listener: Arc<Listener>,
     guest: Option<SchedulerGuest>,
-    /// Bytes of its memory once it was ready. `saved` is its predecessor's state.
+    /// Bytes of its memory once it was ready.
     at_start: u64,
+    /// The state that a guest saved last, for its successor, and the time of that.
     saved: Vec<u8>,
+    saved_at: Time,
     /// Its strikes, and the time at which a new guest may start.
     health: Health,
     /// The live sequences with steps and keys of each, for a later guest that observes.
@@ -111,9 +114,8 @@ pub(super) struct Plugged {
     news: Events,
     /// A failure of the guest between two questions.
     fell: Option<PolicyFault>,
-    what: String,
-    /// The fault of an answer, in a sentence, if the guest itself did not fail.
-    wrong: String,
+    /// The latest failure of a guest, or the fault of its latest answer, in a sentence.
+    sentence: String,
     spent: u64,
     policy_lines: Vec<String>,
 }
@@ -131,12 +133,12 @@ impl Plugged {
             guest: None,
             at_start: 0,
             saved: Vec::new(),
+            saved_at: Time::ZERO,
             health: Health::new(false, STRIKES),
             live: BTreeMap::new(),
             news: Events::default(),
             fell: None,
-            what: String::new(),
-            wrong: String::new(),
+            sentence: String::new(),
             spent: 0,
             policy_lines: Vec::new(),
         }
@@ -148,41 +150,60 @@ impl Plugged {
             return Err(fell);
         }
         if self.guest.is_none() && self.health.due().is_some_and(|due| due <= now) {
-            self.guest = Some(self.fresh()?);
+            let guest = self.fresh()?;
+            self.put_in_place(guest);
             self.health.serves();
         }
         self.guest.as_mut().ok_or(PolicyFault::Busy)
     }
 
-    /// A new guest, which gets the live sequences.
+    /// A new guest, which gets the saved state and the live sequences. As in the server, a state that cannot be restored is dropped, and
+    /// the guest starts from nothing. The server starts guests beside the requests, so their instructions do not count.
     fn fresh(&mut self) -> Result<SchedulerGuest, PolicyFault> {
+        let mut guest = self.started()?;
+        if !self.saved.is_empty() {
+            let restored = guest.restore(&self.saved);
+            if !matches!(restored, Ok(Ok(()))) {
+                self.saved.clear();
+            }
+            if restored.is_err() {
+                guest = self.started()?;
+            }
+        }
         let mut events = Events::default();
-        // The live sequences are as of now and include all earlier events.
-        self.news.clear();
         for (seq, (steps, keys)) in &self.live {
             let began = Observed { seq: *seq, what: ObservedKind::Began { steps: *steps }, keys: *keys };
             events.add(&began, self.facts.keys.len());
         }
-        let started = self.spec.start(&self.facts, Arc::clone(&self.listener)).map_err(|what| {
-            self.what = what;
-            PolicyFault::Trap
-        });
-        let mut guest = started?;
-        if !self.saved.is_empty() {
-            // An inner error is the guest's own sentence. It then starts from nothing.
-            let _ = guest.restore(&self.saved).map_err(|error| self.drop_guest(error))?;
-        }
         if !events.is_empty() {
-            guest.observe(&events).map_err(|error| self.drop_guest(error))?;
+            guest.observe(&events).map_err(|error| self.note_failure(error))?;
         }
-        self.at_start = guest.memory();
         Ok(guest)
+    }
+
+    /// Lets a new guest decide.
+    fn put_in_place(&mut self, guest: SchedulerGuest) {
+        // The live sequences that it has include all earlier events.
+        self.news.clear();
+        self.at_start = guest.memory();
+        self.guest = Some(guest);
+    }
+
+    fn started(&mut self) -> Result<SchedulerGuest, PolicyFault> {
+        self.spec.start(&self.facts, Arc::clone(&self.listener)).map_err(|what| {
+            self.sentence = what;
+            PolicyFault::Trap
+        })
+    }
+
+    fn note_failure(&mut self, error: CallError) -> PolicyFault {
+        self.sentence = error.what;
+        fault_of(error.fault)
     }
 
     fn drop_guest(&mut self, error: CallError) -> PolicyFault {
         self.guest = None;
-        self.what = error.what;
-        fault_of(error.fault)
+        self.note_failure(error)
     }
 
     /// Counts the instructions of the last call. If the call failed, drops the guest.
@@ -191,15 +212,32 @@ impl Plugged {
         result.map_err(|error| self.drop_guest(error))
     }
 
-    /// Replaces a grown instance before the next question.
-    fn renew(&mut self, now: Time) {
-        let Some(guest) = &mut self.guest else { return };
-        if is_full(self.at_start, guest.memory_limit(), guest.memory()) {
-            if let Ok(saved) = guest.save() {
-                self.saved = saved;
+    /// Does what the server does between two questions: saves the guest's state, or replaces a grown guest.
+    fn look_after(&mut self, now: Time) {
+        let Some(guest) = &self.guest else { return };
+        let is_full = is_full(self.at_start, guest.memory_limit(), guest.memory());
+        if is_full && self.health.recycles_at(now) <= now {
+            self.health.recycled(now);
+            self.save(now);
+            // If no new guest starts, the grown one goes on.
+            if self.guest.is_some()
+                && let Ok(guest) = self.fresh()
+            {
+                self.put_in_place(guest);
             }
-            self.guest = None;
-            self.health.renew(now);
+        } else if now - self.saved_at >= SAVES {
+            self.save(now);
+        }
+    }
+
+    /// Saves the guest's state for its successor. A failure is one of the next question.
+    fn save(&mut self, now: Time) {
+        self.saved_at = now;
+        let Some(guest) = &mut self.guest else { return };
+        let saved = guest.save();
+        match self.close(saved) {
+            Ok(saved) => self.saved = saved,
+            Err(fault) => self.fell = Some(fault),
         }
     }
 
@@ -228,7 +266,7 @@ impl Policy for Plugged {
 
     fn plan(&mut self, see: &Columns, picks: &mut Picks) -> Result<Decision, PolicyFault> {
         // Instances are equal, so the plug-in does not learn which of them asks.
-        self.renew(Time(see.now));
+        self.look_after(Time(see.now));
         self.ready(Time(see.now))?;
         let news = self.take_news();
         let result = self.ready(Time(see.now))?.plan(0, see, &news, picks);
@@ -236,6 +274,7 @@ impl Policy for Plugged {
     }
 
     fn admit(&mut self, see: &Columns, room: &[u32], victims: &Columns) -> Result<Vec<Admission>, PolicyFault> {
+        self.look_after(Time(see.now));
         self.ready(Time(see.now))?;
         let news = self.take_news();
         let result = self.ready(Time(see.now))?.admit(see, room, victims, &news);
@@ -264,11 +303,12 @@ impl SimPolicy for Plugged {
     }
 
     fn faulted(&mut self, now: Time, fault: PolicyFault) {
-        let what = match fault {
-            PolicyFault::Busy => return,
-            PolicyFault::Trap | PolicyFault::Time | PolicyFault::Memory => std::mem::take(&mut self.what),
-            other if self.wrong.is_empty() => crate::scheduling::word(other).to_owned(),
-            _ => std::mem::take(&mut self.wrong),
+        if fault == PolicyFault::Busy {
+            return;
+        }
+        let what = match std::mem::take(&mut self.sentence) {
+            what if what.is_empty() => crate::scheduling::word(fault).to_owned(),
+            what => what,
         };
         let parked = self.health.add_strike(now, self.guest.is_none()) == Verdict::Parks;
         let count = self.health.strikes(now);
@@ -283,7 +323,7 @@ impl SimPolicy for Plugged {
     }
 
     fn explain(&mut self, what: String) {
-        self.wrong = what;
+        self.sentence = what;
     }
 
     fn report_lines(&mut self) -> Vec<String> {

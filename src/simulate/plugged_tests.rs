@@ -156,3 +156,55 @@ fn a_wrong_answer_is_reported_in_the_words_of_the_server() {
     let line = format!(" {answered} answered, under 0.1 us each on the average");
     assert!(rounds.mean_us < 0.05 && table.contains(&line), "{table}");
 }
+
+/// Saves four bytes.
+const SAVE: &str = "
+    (i32.store (i32.const 1024) (i32.const 16))
+    (i32.store (i32.const 1028) (i32.const 4))
+    (i32.const 1024)";
+
+/// The plan of first come, first served, after this code.
+fn plan_after(code: &str) -> String {
+    let plan = SchedulerWat::default().plan;
+    let (locals, body) = plan.split_at(plan.find("(local.set").unwrap());
+    format!("{locals}{code}{body}")
+}
+
+/// The lines about a plug-in that is asked some 40 times a second, for 40 seconds.
+fn long_run(guest: &SchedulerWat<'_>) -> Vec<String> {
+    let text = SMALL.replace("2s", "40s").replace("400/s", "40/s");
+    let policies = vec![ComparedPolicy::plugin("x.wasm", plug(guest))];
+    let report = run(made(&text, 1), Serving::default(), flat(), policies);
+    assert_eq!(report.runs[0].answered, report.runs[0].requests);
+    report.runs[0].policy_lines.clone()
+}
+
+#[test]
+fn a_state_that_cannot_be_restored_costs_no_strike() {
+    // It traps when it is asked for the 800th time, after the first save.
+    let late = plan_after(
+        "(global.set $n (i32.add (global.get $n) (i32.const 1)))
+        (if (i32.eq (global.get $n) (i32.const 800)) (then unreachable))",
+    );
+    let (count, admit) = ("(global $n (mut i32) (i32.const 0))", FIRST_COME);
+    let guest = SchedulerWat { extra: count, plan: &late, admit, save: SAVE, ..SchedulerWat::default() };
+    let restores = long_run(&guest);
+    let falls = long_run(&SchedulerWat { restore: "unreachable", ..guest });
+    assert_eq!(falls, restores);
+    assert!(!falls.is_empty() && falls.iter().all(|line| line.contains("in plan")), "{falls:?}");
+}
+
+#[test]
+fn a_save_that_traps_is_a_strike() {
+    let lines = long_run(&SchedulerWat { save: "unreachable", admit: FIRST_COME, ..SchedulerWat::default() });
+    assert!(lines.len() == 3 && lines.iter().all(|line| line.contains("in save")), "{lines:?}");
+    assert!(lines[0].starts_with("strike 1 after 10."), "{lines:?}");
+}
+
+#[test]
+fn a_guest_that_grows_is_replaced_three_times_a_minute() {
+    // 4 MiB for each question.
+    let grows = plan_after("(if (i32.eq (memory.grow (i32.const 64)) (i32.const -1)) (then unreachable))");
+    let lines = long_run(&SchedulerWat { plan: &grows, admit: FIRST_COME, ..SchedulerWat::default() });
+    assert!(lines.len() == 3 && lines[2].ends_with("it is parked, oldest goes on"), "{lines:?}");
+}

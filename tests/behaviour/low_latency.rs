@@ -36,7 +36,7 @@ fn transformed() -> Server {
     write(folder.path(), &[ovms], DEFAULT_SCAN_MINUTES, VersionFiles::Copy).unwrap();
     let read = |name: &str| fs_err::read(folder.path().join("speech").join(name)).unwrap();
     let spec = model("speech").config(&String::from_utf8(read("config.pbtxt")).unwrap());
-    spec.file("sequor.toml", &read("sequor.toml")).file("1/net.onnx", &read("1/net.onnx")).serve()
+    spec.file("sequor.toml", &read("sequor.toml")).file("1/model.onnx", &read("1/model.onnx")).serve()
 }
 
 /// Serves the original graph.

@@ -23,8 +23,9 @@ fn served(graph: &str, stateful: Option<OvmsSequences>, config: Option<&str>) ->
     let ovms = OvmsModel { name, base_path, nireq: None, version_policy: None, stateful, unsupported: None };
     write(folder.path(), &[ovms], DEFAULT_SCAN_MINUTES, VersionFiles::Copy).unwrap();
     let read = |name: &str| fs_err::read(folder.path().join("m").join(name)).unwrap();
+    let graph = if read("config.pbtxt").windows(8).any(|part| part == b"net.onnx") { "net.onnx" } else { "model.onnx" };
     let spec = model("m").config(&String::from_utf8(read("config.pbtxt")).unwrap());
-    spec.file("sequor.toml", &read("sequor.toml")).file("1/net.onnx", &read("1/net.onnx")).serve()
+    spec.file("sequor.toml", &read("sequor.toml")).file(&format!("1/{graph}"), &read(&format!("1/{graph}"))).serve()
 }
 
 #[test]

@@ -9,8 +9,8 @@ use crate::server::{Call, SEQUOR, models, runtime};
 
 /// Sequor's flags next to those of OVMS, so that the test gets free ports.
 const PORTS: [&str; 9] = [
-    "--port=0",
-    "--rest_port=0",
+    "--grpc-port=0",
+    "--http-port=0",
     "--metrics_enable",
     "--metrics-port=0",
     "--admin-port=0",
@@ -133,6 +133,21 @@ fn a_reload_request_rereads_config_json_and_the_model_versions() {
     std::fs::write(&file, config(&base, &[])).unwrap();
     assert_eq!(reload().0, 201);
     assert_eq!(predict(server.http, 9, 1).0, 404);
+    server.stop();
+}
+
+#[test]
+fn the_version_policy_of_config_json_holds_beside_a_models_own_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, file) = served_by_name(folder.path());
+    crate::server::copy(&base.join("1"), &base.join("2"));
+    let policy = json!({ "specific": { "versions": [1] } });
+    let model = json!({ "name": "sum", "base_path": base, "stateful": true, "model_version_policy": policy });
+    std::fs::write(&file, json!({ "model_config_list": [{ "config": model }] }).to_string()).unwrap();
+    let call = called("ovms", folder.path()).arguments(PORTS).arguments(["--config_path".as_ref(), file.as_os_str()]);
+    let server = call.start();
+    let status = ask(server.http, "GET", "/v1/models/sum", "", b"").1;
+    assert!(status.contains("\"1\"") && !status.contains("\"2\""), "{status}");
     server.stop();
 }
 

@@ -40,6 +40,7 @@ mod tests {
             config: ConfigSource::Text(text.to_owned()),
             sequor_toml: None,
             files: vec!["model.onnx".to_owned()],
+            ..Sources::default()
         };
         let draft = Draft::parse(sources, &Options { cpu_only: true, ..Options::default() }).unwrap();
         assert!(!draft.may_use_gpus());

@@ -47,7 +47,11 @@ impl Default for Options {
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     pub directory: PathBuf,
+    /// The model's name, if the directory has another one.
+    pub name: Option<String>,
     pub config: ConfigSource,
+    /// The file that faults name, if config.pbtxt was generated from another file.
+    pub config_path: Option<PathBuf>,
     /// The text of sequor.toml, if there is one.
     pub sequor_toml: Option<String>,
     /// Names of the files in the first version directory.
@@ -122,6 +126,7 @@ impl Sources {
             config: config.map_or(ConfigSource::None, ConfigSource::Text),
             sequor_toml: optional(&directory.join("sequor.toml")).map_err(|e| fault(&e))?,
             files: first.transpose().map_err(|e| fault(&e))?.unwrap_or_default(),
+            ..Sources::default()
         })
     }
 }
@@ -145,11 +150,12 @@ fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
 impl Draft {
     /// Builds the draft, or returns all faults of the texts.
     pub fn parse(sources: Sources, options: &Options) -> Result<Draft, Vec<Fault>> {
-        let Sources { directory, config, sequor_toml, files } = sources;
+        let Sources { directory, name, config, config_path, sequor_toml, files } = sources;
         let toml_text = sequor_toml.unwrap_or_default();
         let toml = SequorToml::parse(&directory.join("sequor.toml"), &toml_text);
         let is_configured = !matches!(config, ConfigSource::None);
-        let parsed = parse_config(&directory, config);
+        let config_path = config_path.unwrap_or_else(|| directory.join("config.pbtxt"));
+        let parsed = parse_config(config_path, config);
         let ((mut config, path, places), toml) = match (parsed, toml) {
             (Ok(parsed), Ok(toml)) => (parsed, toml),
             (parsed, toml) => {
@@ -157,7 +163,8 @@ impl Draft {
                 return Err(in_order(faults.collect()));
             }
         };
-        let own_name = directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let own_name = || directory.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let own_name = name.unwrap_or_else(own_name);
         let kind = fill(&mut config, &toml, &own_name, &files);
         let moved = if options.cpu_only { cpu_only::move_to_cpu(&mut config) } else { None };
         let is_complete = kind != DraftKind::Graph || !options.auto_complete || !complete::is_needed(&config);
@@ -229,6 +236,15 @@ impl Draft {
             Some(SchedulingChoice::SequenceBatching(sequence)) => !sequence.state.is_empty(),
             _ => false,
         }
+    }
+
+    /// The sequences that have a slot at the same time, as far as the configuration alone says.
+    pub fn sequence_slots(&self) -> Option<u64> {
+        let normal = normal(&self.config, DraftKind::Graph);
+        let Some(SchedulingChoice::SequenceBatching(sequence)) = &normal.scheduling_choice else { return None };
+        let instances = resolve::processors(&normal).len() as u64;
+        let is_known = !stateful::is_stateful(&self.config);
+        is_known.then(|| u64::from(resolve::slots(&normal, sequence)) * instances)
     }
 
     /// The states whose batch is on another axis than the configuration says, judged by the whole shapes of the graph's inputs. A state
@@ -410,8 +426,7 @@ fn check(
     (notes, tuning)
 }
 
-fn parse_config(directory: &Path, source: ConfigSource) -> Result<(ModelConfig, PathBuf, Places), Fault> {
-    let path = directory.join("config.pbtxt");
+fn parse_config(path: PathBuf, source: ConfigSource) -> Result<(ModelConfig, PathBuf, Places), Fault> {
     match source {
         ConfigSource::None => Ok((ModelConfig::default(), path, Places::default())),
         ConfigSource::Text(text) => Ok((text::parse(&path, &text)?, path, Places::parse(&text))),

@@ -115,6 +115,7 @@ mod tests {
                 config: ConfigSource::Text(text.to_owned()),
                 sequor_toml: Some("[model]\nplugin = \"p\"\n".to_owned()),
                 files: Vec::new(),
+                ..Sources::default()
             };
             Draft::parse(sources, &Options { cpu_only, ..Options::default() })
         };

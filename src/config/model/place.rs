@@ -133,6 +133,7 @@ mod tests {
             config: ConfigSource::Text(text),
             sequor_toml: None,
             files: vec!["model.onnx".to_owned()],
+            ..Sources::default()
         };
         Draft::parse(sources, &Options::default()).unwrap()
     }

@@ -13,7 +13,6 @@ use sequor_proto::model_queue_policy::TimeoutAction;
 use sequor_proto::model_sequence_batching::{
     Control as ProtoControl, State, StrategyChoice, control::Kind, initial_state::StateData,
 };
-use sequor_proto::model_version_policy::PolicyChoice;
 use sequor_proto::{
     ModelConfig, ModelDynamicBatching, ModelQueuePolicy, ModelSequenceBatching, ModelTensorReshape,
     model_config::SchedulingChoice,
@@ -150,15 +149,9 @@ fn unsigned(n: i32) -> u32 {
     u32::try_from(n).unwrap_or(0)
 }
 
+/// The version policy; without one, the newest version.
 pub(super) fn versions(config: &ModelConfig) -> VersionPolicy {
-    match config.version_policy.as_ref().and_then(|p| p.policy_choice.as_ref()) {
-        None => VersionPolicy::Latest(1),
-        Some(PolicyChoice::Latest(latest)) => VersionPolicy::Latest(latest.num_versions.max(1)),
-        Some(PolicyChoice::All(_)) => VersionPolicy::All,
-        Some(PolicyChoice::Specific(specific)) => {
-            VersionPolicy::Specific(specific.versions.iter().filter_map(|v| u64::try_from(*v).ok()).collect())
-        }
-    }
+    VersionPolicy::from_config(config).unwrap_or(VersionPolicy::Latest(1))
 }
 
 fn inputs(report: &Report<'_>, graph: &Signature) -> Vec<Input> {
@@ -324,13 +317,19 @@ fn limits(keys: &sequor_toml::Keys) -> LoadLimits {
     }
 }
 
+/// The slots for sequences of one instance.
+pub(super) fn slots(config: &ModelConfig, sequence: &ModelSequenceBatching) -> u32 {
+    let candidates = match &sequence.strategy_choice {
+        Some(StrategyChoice::Oldest(oldest)) => unsigned(oldest.max_candidate_sequences),
+        _ => 0,
+    };
+    if candidates == 0 { unsigned(config.max_batch_size).max(1) } else { candidates }
+}
+
 fn strategy(config: &ModelConfig, sequence: &ModelSequenceBatching, rows: Option<Rows>) -> SequenceStrategy {
     match &sequence.strategy_choice {
         Some(StrategyChoice::Oldest(oldest)) => SequenceStrategy::Oldest {
-            slots: match unsigned(oldest.max_candidate_sequences) {
-                0 => unsigned(config.max_batch_size).max(1),
-                slots => slots,
-            },
+            slots: slots(config, sequence),
             preferred: oldest.preferred_batch_size.iter().copied().map(unsigned).collect(),
             delay: Duration::from_micros(oldest.max_queue_delay_microseconds),
             in_order: oldest.preserve_ordering,

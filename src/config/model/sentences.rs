@@ -298,7 +298,13 @@ fn faults_of_names_and_files_match_tritons_messages_byte_for_byte() {
     let refused = |directory: &str, config: &str, files: &[&str]| {
         let files = files.iter().map(|file| (*file).to_owned()).collect();
         let config = ConfigSource::Text(config.to_owned());
-        let sources = Sources { directory: Path::new(directory).to_owned(), config, sequor_toml: None, files };
+        let sources = Sources {
+            directory: Path::new(directory).to_owned(),
+            config,
+            sequor_toml: None,
+            files,
+            ..Sources::default()
+        };
         let faults = Draft::parse(sources, &Options::default()).expect_err("faults");
         faults.into_iter().map(|fault| fault.what).collect::<Vec<_>>()
     };

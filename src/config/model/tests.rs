@@ -32,6 +32,7 @@ fn sources(directory: &Path, config: &str, toml: &str) -> Sources {
         config: ConfigSource::Text(config.to_owned()),
         sequor_toml: Some(toml.to_owned()),
         files: vec!["model.onnx".to_owned()],
+        ..Sources::default()
     }
 }
 

@@ -3,9 +3,23 @@
 use std::io;
 use std::path::Path;
 
+use sequor_proto::ModelConfig;
+use sequor_proto::model_version_policy::PolicyChoice;
+
 use super::settings::VersionPolicy;
 
 impl VersionPolicy {
+    /// The policy of a configuration, if it has one.
+    pub fn from_config(config: &ModelConfig) -> Option<VersionPolicy> {
+        Some(match config.version_policy.as_ref()?.policy_choice.as_ref()? {
+            PolicyChoice::Latest(latest) => VersionPolicy::Latest(latest.num_versions.max(1)),
+            PolicyChoice::All(_) => VersionPolicy::All,
+            PolicyChoice::Specific(specific) => {
+                VersionPolicy::Specific(specific.versions.iter().filter_map(|v| u64::try_from(*v).ok()).collect())
+            }
+        })
+    }
+
     /// The versions to serve of those present, in ascending order.
     pub fn choose(&self, present: &[u64]) -> Vec<u64> {
         let mut versions = present.to_vec();

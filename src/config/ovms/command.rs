@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches};
+use serde_json::Value;
 
 use super::file::{self, OvmsNotice};
-use super::model::{DEFAULT_SCAN_MINUTES, GivenSequences, OvmsModel, transposing_layout, version_policy};
+use super::model::{
+    DEFAULT_SCAN_MINUTES, GivenSequences, OvmsModel, TOO_HIGH, is_auto, transposing_layout, version_policy,
+};
 use super::refresh::OvmsModels;
 
 /// The values of the given flags.
@@ -23,15 +26,17 @@ pub struct OvmsCommand {
     pub notices: Vec<String>,
 }
 
-/// Flags with a value, and the settings that they set.
-const SETTINGS: [(&str, &str); 4] = [
-    ("port", "grpc.port"),
-    ("rest_port", "http.port"),
-    ("grpc_bind_address", "grpc.address"),
-    ("rest_bind_address", "http.address"),
-];
-/// Flags that name the models.
-const MODELS: [&str; 5] = ["config_path", "model_path", "model_name", "nireq", "model_version_policy"];
+/// Flags of ports, the settings that they set, and those that port 0 turns off, as in OVMS.
+const PORTS: [(&str, &str, &str); 2] =
+    [("port", "grpc.port", "grpc.enabled"), ("rest_port", "http.port", "http.enabled")];
+/// Other flags with a value, and the settings that they set.
+const SETTINGS: [(&str, &str); 2] = [("grpc_bind_address", "grpc.address"), ("rest_bind_address", "http.address")];
+const CONFIG: &str = "config_path";
+const MODEL: &str = "model_path";
+/// Flags of the model on the command line.
+const MODELS: [&str; 3] = ["model_name", "nireq", "model_version_policy"];
+/// Those without effect in Sequor.
+const MODELS_WITHOUT_EFFECT: [&str; 5] = ["batch_size", "layout", "plugin_config", "shape", "target_device"];
 /// Flags for the sequences of the model on the command line.
 const SEQUENCES: [&str; 4] = ["stateful", "idle_sequence_cleanup", "max_sequence_number", "low_latency_transformation"];
 const SCAN: &str = "sequence_cleaner_poll_wait_minutes";
@@ -40,10 +45,9 @@ const LOG_LEVEL: &str = "log_level";
 /// The default interval at which OVMS scans its models, in seconds.
 const DEFAULT_POLL_SECONDS: u32 = 1;
 const METRICS: &str = "metrics_enable";
-/// Flags without effect in Sequor.
-const WITHOUT_EFFECT: [&str; 17] = [
+/// Flags of the server without effect in Sequor.
+const WITHOUT_EFFECT: [&str; 12] = [
     "allow_cache",
-    "batch_size",
     "cache_dir",
     "cpu_extension",
     "custom_node_resources_cleaner_interval",
@@ -52,19 +56,16 @@ const WITHOUT_EFFECT: [&str; 17] = [
     "grpc_max_threads",
     "grpc_memory_quota",
     "grpc_workers",
-    "layout",
     "log_path",
     "metrics_list",
-    "plugin_config",
     "rest_workers",
-    "shape",
-    "target_device",
 ];
 
 /// All flags, for adding to a command.
 pub fn args() -> Vec<Arg> {
-    let settings = SETTINGS.into_iter().map(|(flag, _)| flag);
-    let valued = settings.chain(MODELS).chain(WITHOUT_EFFECT).chain([SCAN, POLL, LOG_LEVEL, "max_sequence_number"]);
+    let settings = SETTINGS.into_iter().map(|(flag, _)| flag).chain(PORTS.into_iter().map(|(flag, ..)| flag));
+    let models = MODELS.into_iter().chain(MODELS_WITHOUT_EFFECT).chain([CONFIG, MODEL, "max_sequence_number"]);
+    let valued = settings.chain(models).chain(WITHOUT_EFFECT).chain([SCAN, POLL, LOG_LEVEL]);
     let valued = valued.map(|flag| arg(flag).num_args(1).allow_hyphen_values(true));
     let switches = SEQUENCES.into_iter().filter(|flag| *flag != "max_sequence_number").chain([METRICS]);
     let switches = switches.map(|flag| arg(flag).num_args(0..=1).require_equals(true).default_missing_value("true"));
@@ -92,9 +93,7 @@ impl OvmsCommand {
             poll_seconds: DEFAULT_POLL_SECONDS,
             ..OvmsCommand::default()
         };
-        for (flag, key) in SETTINGS {
-            command.settings.extend(text(flag).map(|value| (key, format!("--{flag}"), value.to_owned())));
-        }
+        command.settings = settings(&text);
         if let Some(level) = text(LOG_LEVEL) {
             let value = level_name(level).map_err(one)?;
             command.settings.push(("log.level", format!("--{LOG_LEVEL}"), value.to_owned()));
@@ -102,9 +101,7 @@ impl OvmsCommand {
         if let Some(enabled) = text(METRICS) {
             command.settings.push(("metrics.enabled", format!("--{METRICS}"), enabled.to_owned()));
         }
-        for flag in WITHOUT_EFFECT.into_iter().filter(|flag| is_given(flag)) {
-            command.notices.push(format!("--{flag} has no effect"));
-        }
+        command.notices = notices(&text);
         if let Some(minutes) = text(SCAN) {
             let wrong = |_| one(format!("--{SCAN} is a number of minutes, not \"{minutes}\""));
             command.scan_minutes = minutes.parse().map_err(wrong)?;
@@ -113,13 +110,12 @@ impl OvmsCommand {
             let wrong = |_| one(format!("--{POLL} is a number of seconds, not \"{seconds}\""));
             command.poll_seconds = seconds.parse().map_err(wrong)?;
         }
-        match (text("config_path"), text("model_path")) {
-            (Some(_), Some(_)) => {
-                return Err(one("--config_path and --model_path exclude each other".to_owned()));
-            }
-            (Some(path), None) => {
-                if SEQUENCES.into_iter().any(is_given) {
-                    return Err(one("options of a model stand in the file of --config_path".to_owned()));
+        let of_a_model = |flag: &&str| is_given(flag);
+        let models = MODELS.into_iter().chain(SEQUENCES).chain(MODELS_WITHOUT_EFFECT);
+        match (text(CONFIG), text(MODEL)) {
+            (Some(path), given) => {
+                if let Some(flag) = given.map(|_| MODEL).or_else(|| models.clone().find(of_a_model)) {
+                    return Err(one(format!("Model parameters in CLI are exclusive with the config file (--{flag})")));
                 }
                 let text = read(Path::new(path)).map_err(|error| one(error.to_string()))?;
                 let file = file::parse(Path::new(path), &text);
@@ -130,10 +126,42 @@ impl OvmsCommand {
             (None, Some(path)) => {
                 command.models = Some(OvmsModels::Given(vec![model(path.into(), &text).map_err(one)?]));
             }
-            (None, None) => {}
+            (None, None) => {
+                if let Some(flag) = models.clone().find(of_a_model) {
+                    return Err(one(format!("--{flag} needs --model_path and --model_name")));
+                }
+            }
         }
         Ok(Some(command))
     }
+}
+
+/// The settings of Sequor that these flags set.
+fn settings<'m>(text: &impl Fn(&str) -> Option<&'m str>) -> Vec<(&'static str, String, String)> {
+    let mut settings = Vec::new();
+    for (flag, port, enabled) in PORTS {
+        settings.extend(text(flag).map(|value| match value.parse() {
+            Ok(0_u16) => (enabled, format!("--{flag}"), "false".to_owned()),
+            _ => (port, format!("--{flag}"), value.to_owned()),
+        }));
+    }
+    for (flag, key) in SETTINGS {
+        settings.extend(text(flag).map(|value| (key, format!("--{flag}"), value.to_owned())));
+    }
+    settings
+}
+
+/// A line for each flag without effect. A `layout` that transposes refuses its model instead.
+fn notices<'m>(text: &impl Fn(&str) -> Option<&'m str>) -> Vec<String> {
+    let transposes = json(text, "layout").as_ref().and_then(transposing_layout).is_some();
+    let flags = WITHOUT_EFFECT.into_iter().chain(MODELS_WITHOUT_EFFECT);
+    let flags = flags.filter(|flag| text(flag).is_some() && !(*flag == "layout" && transposes));
+    flags.map(|flag| format!("--{flag} has no effect")).collect()
+}
+
+/// The value of a flag that is a text, or JSON with a text for each input and output.
+fn json<'m>(text: &impl Fn(&str) -> Option<&'m str>, flag: &str) -> Option<Value> {
+    text(flag).map(|value| serde_json::from_str(value).unwrap_or_else(|_| value.into()))
 }
 
 /// The model that the command line names.
@@ -147,8 +175,10 @@ fn model<'m>(base_path: PathBuf, text: &impl Fn(&str) -> Option<&'m str>) -> Res
             .map_err(|_| format!("--{flag} is true or false, not {value}")),
     };
     let name = text("model_name").ok_or("--model_path needs --model_name")?.to_owned();
-    let most = text("max_sequence_number")
-        .map(|value| value.parse::<u32>().map_err(|_| "Sequence max number parameter too high".to_owned()));
+    let most = text("max_sequence_number").map(|value| match value.parse::<u64>() {
+        Ok(most) => u32::try_from(most).map_err(|_| TOO_HIGH.to_owned()),
+        Err(_) => Err(format!("--max_sequence_number is a number of at least 0, not {value}")),
+    });
     let given = GivenSequences {
         stateful: flag("stateful")?.unwrap_or(false),
         idle_sequence_cleanup: flag("idle_sequence_cleanup")?,
@@ -165,9 +195,9 @@ fn model<'m>(base_path: PathBuf, text: &impl Fn(&str) -> Option<&'m str>) -> Res
         version_policy(&value)
     });
     let (nireq, version_policy) = (nireq.transpose()?.filter(|n| *n > 0), policy.transpose()?);
-    // A flag's value is a text, or JSON with a text for each input and output.
-    let layout = text("layout").map(|layout| serde_json::from_str(layout).unwrap_or_else(|_| layout.into()));
-    let unsupported = layout.as_ref().and_then(transposing_layout);
+    let is_dynamic = ["shape", "batch_size"].into_iter().any(|flag| json(text, flag).as_ref().is_some_and(is_auto));
+    let unsupported = json(text, "layout").as_ref().and_then(transposing_layout);
+    let unsupported = unsupported.or_else(|| stateful.and_then(|stateful| stateful.unsupported(is_dynamic)));
     Ok(OvmsModel { name, base_path, nireq, version_policy, stateful, unsupported })
 }
 
@@ -220,6 +250,9 @@ mod tests {
         };
         assert!(supported("NHWC:NCHW").unwrap_err().starts_with("layout \"NHWC:NCHW\" is not served: add this step"));
         assert!(supported(r#"{"a": "NCHW", "b": "NHWC:NCHW"}"#).is_err());
+        let line = ["--model_path", "/m", "--model_name", "m", "--layout"];
+        let notices = |layout: &str| of(&[&line[..], &[layout]].concat()).unwrap().unwrap().notices;
+        assert_eq!((notices("NHWC:NCHW"), notices("NCHW")), (vec![], vec!["--layout has no effect".to_owned()]));
         assert_eq!(supported("NCHW"), Ok(()));
         assert_eq!(supported(r#"{"a": "NCHW"}"#), Ok(()));
     }
@@ -250,12 +283,48 @@ mod tests {
                 "Sequence max number parameter too high",
             ),
             ("--model_path /m", "--model_path needs --model_name"),
-            ("--model_path /m --config_path c.json", "--config_path and --model_path exclude each other"),
-            ("--config_path c.json --stateful", "options of a model stand in the file of --config_path"),
+            (
+                "--model_path /m --model_name m --stateful --max_sequence_number -1",
+                "--max_sequence_number is a number of at least 0, not -1",
+            ),
             ("--log_level LOUD", "--log_level is TRACE, DEBUG, INFO, WARNING or ERROR, not LOUD"),
         ];
         for (line, text) in rows {
             assert_eq!(of(&line.split(' ').collect::<Vec<_>>()), Err(vec![text.to_owned()]), "{line}");
         }
+    }
+
+    #[test]
+    fn a_stateful_model_takes_no_shape_from_requests() {
+        for (flags, is_refused) in
+            [("--stateful --shape auto", true), ("--shape auto", false), ("--stateful --batch_size 4", false)]
+        {
+            let line = format!("--model_path /m --model_name m {flags}");
+            let command = of(&line.split(' ').collect::<Vec<_>>()).unwrap().unwrap();
+            let Some(OvmsModels::Given(models)) = &command.models else { panic!("{command:?}") };
+            assert_eq!(models[0].check_supported().is_err(), is_refused, "{flags}");
+        }
+    }
+
+    #[test]
+    fn flags_of_a_model_are_never_dropped() {
+        for flag in MODELS.into_iter().chain(SEQUENCES).chain(MODELS_WITHOUT_EFFECT) {
+            let value = format!("--{flag}=1");
+            let beside = of(&["--config_path", "c.json", &value]);
+            let sentence = format!("Model parameters in CLI are exclusive with the config file (--{flag})");
+            assert_eq!(beside, Err(vec![sentence]), "{flag}");
+            let alone = of(&["--rest_port", "5555", &value]);
+            assert_eq!(alone, Err(vec![format!("--{flag} needs --model_path and --model_name")]), "{flag}");
+        }
+        let both = of(&["--config_path", "c.json", "--model_path", "/m"]).unwrap_err();
+        assert!(both[0].ends_with("(--model_path)"), "{both:?}");
+    }
+
+    #[test]
+    fn port_0_turns_its_protocol_off() {
+        let command = of(&["--port", "0", "--rest_port", "0"]).unwrap().unwrap();
+        let settings = command.settings.iter().map(|(key, flag, value)| (*key, flag.as_str(), value.as_str()));
+        let off = [("grpc.enabled", "--port", "false"), ("http.enabled", "--rest_port", "false")];
+        assert_eq!(settings.collect::<Vec<_>>(), off);
     }
 }

@@ -1,20 +1,22 @@
-//! Writes a model of OVMS as a directory of a model repository: `config.pbtxt`, `sequor.toml`, and links to its versions.
+//! Writes a model of OVMS as a directory of a model repository: `config.pbtxt`, `sequor.toml`, and its versions as links or copies.
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::entries::{place, place_beside_graph, remove, remove_entries, write_file};
 use super::model::OvmsModel;
-use crate::config::onnx::{self, NamedState, Transformed};
+use super::plan::{LayoutPlan, VersionGraph, VersionPlan, plan};
+use crate::config::model::draft::{ConfigSource, Sources};
+use crate::config::model::{Draft, Options};
+use crate::config::onnx;
 
-/// How the files of a version get into the directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VersionFiles {
-    Link,
-    Copy,
-}
+pub use super::entries::VersionFiles;
+
+/// The file name of a version's graph, unless the model's own configuration names another one.
+const GRAPH: &str = "model.onnx";
 
 /// Writes these models into an empty folder. `scan_minutes` is the time between two scans for idle sequences; 0 turns scans off.
 pub fn write(folder: &Path, models: &[OvmsModel], scan_minutes: u32, files: VersionFiles) -> Result<(), Vec<String>> {
@@ -26,223 +28,112 @@ pub fn write(folder: &Path, models: &[OvmsModel], scan_minutes: u32, files: Vers
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-/// Why this model cannot be served, as far as its files show.
-pub fn check(model: &OvmsModel) -> Result<(), String> {
+/// Checks a model as far as its files show. Returns its options without effect, or why it cannot be served.
+pub fn check(model: &OvmsModel) -> Result<Vec<String>, String> {
     model.check_supported()?;
-    let versions = versions(&model.base_path).map_err(|error| error.to_string())?;
-    plan(model, &versions).map(|_| ())
+    let plan = plan(model)?;
+    draft(model, &plan).map_err(|faults| faults.join("; "))?;
+    let notices = plan.notices.iter().cloned().chain(too_few_slots(model, &plan));
+    Ok(notices.collect())
 }
 
-/// The path at which operators may put their own configuration of a model.
-fn own_config(model: &OvmsModel) -> PathBuf {
-    model.base_path.join("config.pbtxt")
-}
-
-fn has_own_config(model: &OvmsModel) -> bool {
-    own_config(model).is_file()
-}
-
-/// The configuration of a model, and its changed graphs.
-struct LayoutPlan {
-    config: String,
-    /// Graphs with their states as inputs and outputs, by version and file name.
-    graphs: Vec<(u64, String, Vec<u8>)>,
-}
-
-fn plan(model: &OvmsModel, versions: &[(u64, PathBuf)]) -> Result<LayoutPlan, String> {
-    let as_text = |error: io::Error| error.to_string();
-    let newest = versions.last().ok_or_else(|| format!("{} has no version to serve", model.base_path.display()))?;
-    let own = own_config(model);
-    let low_latency = model.stateful.is_some_and(|stateful| stateful.low_latency_transformation);
-    if has_own_config(model) && low_latency {
-        return Err(format!(
-            "low_latency_transformation makes the configuration of its states itself: remove {}, or the option",
-            own.display()
-        ));
-    }
-    if has_own_config(model) {
-        return Ok(LayoutPlan { config: fs_err::read_to_string(&own).map_err(as_text)?, graphs: Vec::new() });
-    }
-    let file = onnx_file(&newest.1)?;
-    let Some(stateful) = model.stateful else {
-        return Ok(LayoutPlan { config: config(model, &file), graphs: Vec::new() });
+/// The model's configuration, or all its faults at their places in the model's own files.
+fn draft(model: &OvmsModel, plan: &LayoutPlan) -> Result<Draft, Vec<String>> {
+    let has_graph = plan.versions.iter().any(|version| version.graph != VersionGraph::AsItIs);
+    let sources = Sources {
+        directory: model.base_path.clone(),
+        name: Some(model.name.clone()),
+        config: ConfigSource::Text(plan.config.clone()),
+        config_path: Some(model.own_config()),
+        sequor_toml: Some(sequor_toml(model, 0, plan.has_own_config)),
+        files: plan.first_files.iter().cloned().chain(has_graph.then(|| GRAPH.to_owned())).collect(),
     };
-    if !stateful.low_latency_transformation {
-        return Err(format!(
-            "the states of a stateful model must be named: write sequence_batching with its states into {}, or set \
-             low_latency_transformation, which names those of LSTM, GRU and RNN nodes",
-            own.display()
-        ));
-    }
-    let mut graphs = Vec::new();
-    let mut newest = None;
-    for (number, path) in versions {
-        let name = onnx_file(path)?;
-        let bytes = fs_err::read(path.join(&name)).map_err(as_text)?;
-        let transformed = onnx::transform(&bytes).map_err(|e| format!("{}: {e}", path.join(&name).display()))?;
-        graphs.push((*number, name, transformed.model.clone()));
-        newest = Some(transformed);
-    }
-    let states = newest.map(|transformed| sequences(&transformed, stateful.max_sequence_number)).unwrap_or_default();
-    Ok(LayoutPlan { config: config(model, &file) + &states, graphs })
+    Draft::parse(sources, &Options::default()).map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
-/// Writes or updates the directory of a model. Unchanged files keep their modification times.
+/// A notice for a model whose own configuration has fewer slots than `max_sequence_number`.
+fn too_few_slots(model: &OvmsModel, plan: &LayoutPlan) -> Option<String> {
+    let most = model.stateful.filter(|_| plan.has_own_config)?.max_sequence_number;
+    let slots = draft(model, plan).ok()?.sequence_slots().filter(|slots| *slots < u64::from(most))?;
+    Some(format!(
+        "max_sequence_number is {most}, but {} has {slots} slots for sequences, and a START beyond them is refused: raise \
+         max_candidate_sequences of sequence_batching {{ oldest }}, or for direct max_batch_size or the count of instance_group",
+        model.own_config().display()
+    ))
+}
+
+/// Writes or updates the directory of a model. Unchanged files keep their modification times. Returns the model's options without effect.
 pub(super) fn write_one(
     folder: &Path,
     model: &OvmsModel,
     scan_minutes: u32,
     files: VersionFiles,
+) -> Result<Vec<String>, String> {
+    model.check_supported()?;
+    let plan = plan(model)?;
+    let directory = folder.join(&model.name);
+    let is_new = !directory.exists();
+    let written = write_plan(&directory, model, &plan, scan_minutes, files);
+    if written.is_err() && is_new {
+        // A part of a model must not be served.
+        let _ = remove(&directory);
+    }
+    written.map(|()| plan.notices.iter().cloned().chain(too_few_slots(model, &plan)).collect())
+}
+
+/// Writes the configuration last, when the files that it names are there.
+fn write_plan(
+    directory: &Path,
+    model: &OvmsModel,
+    plan: &LayoutPlan,
+    scan_minutes: u32,
+    files: VersionFiles,
 ) -> Result<(), String> {
     let as_text = |error: io::Error| error.to_string();
-    if model.name.contains(['/', '\0']) || matches!(model.name.as_str(), "." | "..") {
-        return Err("the name must be that of a folder".to_owned());
+    let base_path = std::path::absolute(&model.base_path).map_err(as_text)?;
+    fs_err::create_dir_all(directory).map_err(as_text)?;
+    let mut names: BTreeSet<OsString> = ["config.pbtxt", "sequor.toml"].into_iter().map(OsString::from).collect();
+    for version in &plan.versions {
+        let name = version.number.to_string();
+        write_version(version, &base_path.join(&name), &directory.join(&name), files)?;
+        names.insert(name.into());
     }
-    let directory = folder.join(&model.name);
-    let versions = versions(&model.base_path).map_err(as_text)?;
-    let LayoutPlan { config, graphs } = plan(model, &versions)?;
-    fs_err::create_dir_all(&directory).map_err(as_text)?;
-    write_file(&directory.join("config.pbtxt"), config.as_bytes()).map_err(as_text)?;
-    let toml = sequor_toml(model, scan_minutes, has_own_config(model));
+    for name in &plan.shared {
+        place(&base_path.join(name), &directory.join(name), files).map_err(as_text)?;
+        names.insert(name.clone());
+    }
+    let toml = sequor_toml(model, scan_minutes, plan.has_own_config);
     write_file(&directory.join("sequor.toml"), toml.as_bytes()).map_err(as_text)?;
-    let is_gone = |name: &OsStr| {
-        let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
-        number.is_some_and(|number| !versions.iter().any(|(of, _)| *of == number))
-    };
-    remove_entries(&directory, is_gone).map_err(as_text)?;
-    for (number, path) in &versions {
-        let path = std::path::absolute(path).map_err(as_text)?;
-        let to = directory.join(number.to_string());
-        let graph = graphs.iter().find(|(of, ..)| of == number);
-        match (graph, files) {
-            (None, VersionFiles::Link) => link(&path, &to).map_err(as_text)?,
-            (graph, files) => version(&path, &to, graph.map(|(_, name, bytes)| (name.as_str(), bytes)), files)?,
-        }
-    }
-    Ok(())
+    write_file(&directory.join("config.pbtxt"), plan.config.as_bytes()).map_err(as_text)?;
+    remove_entries(directory, |name| !names.contains(name)).map_err(as_text)
 }
 
 /// Creates a version's folder. A changed graph is written; every other file is linked or copied.
-fn version(from: &Path, to: &Path, graph: Option<(&str, &Vec<u8>)>, files: VersionFiles) -> Result<(), String> {
+fn write_version(version: &VersionPlan, from: &Path, to: &Path, files: VersionFiles) -> Result<(), String> {
     let as_text = |error: io::Error| error.to_string();
     if to.is_symlink() {
         remove(to).map_err(as_text)?;
     }
     fs_err::create_dir_all(to).map_err(as_text)?;
-    remove_entries(to, |name| !from.join(name).exists()).map_err(as_text)?;
+    let mut names = BTreeSet::new();
     for entry in fs_err::read_dir(from).map_err(as_text)? {
         let entry = entry.map_err(as_text)?;
         let (name, path) = (entry.file_name(), entry.path());
-        match graph.filter(|(graph, _)| name.to_str() == Some(graph)) {
-            Some((_, bytes)) => write_file(&to.join(name), bytes).map_err(as_text)?,
-            None if files == VersionFiles::Link => link(&path, &to.join(name)).map_err(as_text)?,
-            None if path.is_file() => fs_err::copy(path, to.join(name)).map(|_| ()).map_err(as_text)?,
-            None => {}
+        let is_graph = version.graph.file().is_some_and(|graph| name.to_str() == Some(graph));
+        let name = if is_graph { GRAPH.into() } else { name };
+        let to = to.join(&name);
+        match &version.graph {
+            VersionGraph::WithStates(_) if is_graph => {
+                let graph = fs_err::read(&path).map_err(as_text)?;
+                let graph = onnx::transform(&graph).map_err(|e| format!("{}: {e}", path.display()))?;
+                write_file(&to, &graph.model).map_err(as_text)?;
+            }
+            VersionGraph::WithStates(_) => place_beside_graph(&path, &to).map_err(as_text)?,
+            VersionGraph::Renamed(_) | VersionGraph::AsItIs => place(&path, &to, files).map_err(as_text)?,
         }
+        names.insert(name);
     }
-    Ok(())
-}
-
-/// Writes a file unless it already has this content, because a new modification time makes the server reload the model.
-fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if !path.is_symlink() && fs_err::read(path).is_ok_and(|there| there == bytes) {
-        return Ok(());
-    }
-    remove(path)?;
-    fs_err::write(path, bytes)
-}
-
-/// Creates a link to a file or folder, unless it exists.
-fn link(target: &Path, at: &Path) -> io::Result<()> {
-    if fs_err::read_link(at).is_ok_and(|there| there == target) {
-        return Ok(());
-    }
-    remove(at)?;
-    symlink(target, at)
-}
-
-/// Removes a file, a link or a folder, if it exists.
-fn remove(path: &Path) -> io::Result<()> {
-    match fs_err::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs_err::remove_dir_all(path),
-        Ok(_) => fs_err::remove_file(path),
-        Err(_) => Ok(()),
-    }
-}
-
-/// Removes the entries of a folder whose names match.
-fn remove_entries(folder: &Path, is_gone: impl Fn(&OsStr) -> bool) -> io::Result<()> {
-    for entry in fs_err::read_dir(folder)? {
-        let entry = entry?;
-        if is_gone(&entry.file_name()) {
-            remove(&entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// The `sequence_batching` section for a graph whose states were made inputs and outputs. Each request runs alone, as in OVMS.
-fn sequences(transformed: &Transformed, most: u32) -> String {
-    let mut text = "max_batch_size: 0\nsequence_batching {\n".to_owned();
-    let most = i32::try_from(most).unwrap_or(i32::MAX).max(1);
-    let _ = writeln!(text, "  oldest {{ max_candidate_sequences: {most} }}");
-    if let Some(start) = &transformed.start {
-        let control = "kind: CONTROL_SEQUENCE_START bool_false_true: [ false, true ]";
-        let _ = writeln!(text, "  control_input [ {{ name: {} control [ {{ {control} }} ] }} ]", quoted(start));
-    }
-    for NamedState { input, output, dtype, dims } in &transformed.states {
-        let _ = writeln!(
-            text,
-            "  state [ {{ input_name: {} output_name: {} data_type: {} dims: {dims:?} }} ]",
-            quoted(input),
-            quoted(output),
-            dtype.config_name(),
-        );
-    }
-    text + "}\n"
-}
-
-/// The folders of the versions, sorted by version.
-fn versions(base_path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let mut versions = Vec::new();
-    for entry in fs_err::read_dir(base_path)? {
-        let entry = entry?;
-        let number = entry.file_name().to_str().and_then(|name| name.parse().ok()).filter(|number| *number > 0);
-        versions.extend(number.filter(|_| entry.path().is_dir()).map(|number| (number, entry.path())));
-    }
-    versions.sort_unstable();
-    Ok(versions)
-}
-
-/// The remedy for a model in another format.
-const EXPORT: &str = "export the original model to ONNX, with its states as inputs and outputs";
-
-/// The name of the only ONNX file in a folder.
-fn onnx_file(version: &Path) -> Result<String, String> {
-    let entries = fs_err::read_dir(version).map_err(|error| error.to_string())?;
-    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    let onnx: Vec<&String> = names.iter().filter(|name| name.ends_with(".onnx")).collect();
-    let has = |endings: &[&str]| names.iter().any(|name| endings.iter().any(|ending| name.ends_with(ending)));
-    match onnx.as_slice() {
-        [name] => Ok((*name).clone()),
-        [] if has(&[".xml"]) => Err(format!(
-            "OpenVINO IR (ReadValue, Assign, TensorIterator) is not served; {EXPORT}. For LSTM, GRU and RNN nodes of that file \
-             low_latency_transformation makes the states"
-        )),
-        [] if has(&[".nnet", ".mdl", ".raw", ".ark"]) => Err(format!("Kaldi models are not served; {EXPORT}")),
-        _ => Err(format!("{} does not have exactly one .onnx file", version.display())),
-    }
-}
-
-/// A configuration that leaves inputs and outputs to the graph.
-fn config(model: &OvmsModel, file: &str) -> String {
-    let mut text = format!("name: {}\nbackend: \"onnxruntime\"\n", quoted(&model.name));
-    let _ = writeln!(text, "default_model_filename: {}", quoted(file));
-    let _ = writeln!(text, "instance_group [ {{ count: {} kind: KIND_CPU }} ]", model.nireq.unwrap_or(1));
-    if let Some(policy) = &model.version_policy {
-        let _ = writeln!(text, "version_policy: {{ {policy} }}");
-    }
-    text
+    remove_entries(to, |name| !names.contains(name)).map_err(as_text)
 }
 
 fn sequor_toml(model: &OvmsModel, scan_minutes: u32, has_own_config: bool) -> String {
@@ -262,15 +153,11 @@ fn sequor_toml(model: &OvmsModel, scan_minutes: u32, has_own_config: bool) -> St
     text
 }
 
-/// A text in the syntax of protobuf's text format.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::model::OvmsSequences;
     use super::*;
+    use crate::config::model::settings::VersionPolicy;
 
     const LINK: VersionFiles = VersionFiles::Link;
 
@@ -280,7 +167,7 @@ mod tests {
             name,
             base_path,
             nireq: Some(2),
-            version_policy: Some("all { }".to_owned()),
+            version_policy: Some(VersionPolicy::All),
             stateful,
             unsupported: None,
         }
@@ -301,11 +188,11 @@ mod tests {
         let (base, folder) = (base(), tempfile::tempdir().unwrap());
         write(folder.path(), &[model(base.path(), None)], 5, VersionFiles::Link).unwrap();
         let read = |path: &str| fs_err::read_to_string(folder.path().join(path)).unwrap();
-        assert_eq!((read("m/1/net.onnx"), read("m/3/net.onnx")), ("graph".to_owned(), "graph".to_owned()));
+        assert_eq!((read("m/1/model.onnx"), read("m/3/model.onnx")), ("graph".to_owned(), "graph".to_owned()));
         assert!(!folder.path().join("m/notes").exists());
         let config = read("m/config.pbtxt");
         let config = crate::config::model::text::parse(Path::new("config.pbtxt"), &config).unwrap();
-        assert_eq!((config.name.as_str(), config.default_model_filename.as_str()), ("m", "net.onnx"));
+        assert_eq!((config.name.as_str(), config.default_model_filename.as_str()), ("m", "model.onnx"));
         assert_eq!((config.instance_group[0].count, config.version_policy.is_some()), (2, true));
         assert_eq!(read("m/sequor.toml"), "schema = 1\ndefault_max_batch_size = 0\n");
     }
@@ -322,9 +209,13 @@ mod tests {
         assert!(refused[0].starts_with("model m: the states of a stateful model must be named"), "{refused:?}");
         let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, true)))], 5, LINK).unwrap_err();
         assert!(refused[0].contains("is not an ONNX model"), "{refused:?}");
-        fs_err::write(base.path().join("config.pbtxt"), "backend: \"onnxruntime\"").unwrap();
+        let own = |text: &str| fs_err::write(base.path().join("config.pbtxt"), text).unwrap();
+        own("backend: \"onnxruntime\"");
         let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, true)))], 5, LINK).unwrap_err();
         assert!(refused[0].contains("makes the configuration of its states itself"), "{refused:?}");
+        let refused = write(folder.path(), &[model(base.path(), Some(sequences(true, false)))], 5, LINK).unwrap_err();
+        assert!(refused[0].contains("has no sequence_batching"), "{refused:?}");
+        own("backend: \"onnxruntime\" sequence_batching { }");
         for (cleanup, minutes, idle) in
             [(true, 5, "idle_scan = \"5m\""), (true, 0, "idle = \"never\""), (false, 5, "idle = \"never\"")]
         {
@@ -345,6 +236,153 @@ mod tests {
             let refused = write(folder.path(), &[model(base.path(), None)], 5, LINK).unwrap_err();
             assert!(refused[0].contains(sentence) && refused[0].contains("to ONNX"), "{refused:?}");
             fs_err::remove_file(path).unwrap();
+        }
+    }
+
+    /// A model with a configuration of its own and two versions.
+    fn own(text: &str) -> (tempfile::TempDir, OvmsModel) {
+        let base = base();
+        fs_err::write(base.path().join("config.pbtxt"), text).unwrap();
+        let model = model(base.path(), None);
+        (base, model)
+    }
+
+    fn written(model: &OvmsModel) -> (tempfile::TempDir, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let notices = write_one(folder.path(), model, 5, LINK).unwrap();
+        (folder, notices)
+    }
+
+    /// The names in a folder, in order.
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn options_of_ovms_hold_beside_a_models_own_configuration() {
+        const OWN: &str = "max_batch_size: 4";
+        let (_base, mut given) = own(OWN);
+        let read = |model: &OvmsModel| {
+            let (folder, notices) = written(model);
+            let text = fs_err::read_to_string(folder.path().join("m/config.pbtxt")).unwrap();
+            assert!(text.starts_with(OWN), "the lines of its faults are those of the file: {text}");
+            let config = crate::config::model::text::parse(Path::new("c"), &text).unwrap();
+            let counts: Vec<i32> = config.instance_group.iter().map(|group| group.count).collect();
+            (VersionPolicy::from_config(&config), counts, names(&folder.path().join("m")), notices)
+        };
+        let files = |versions: &[&'static str]| [versions, &["config.pbtxt", "sequor.toml"]].concat();
+        let (policy, counts, there, notices) = read(&given);
+        assert_eq!((policy, counts, notices), (Some(VersionPolicy::All), vec![2], vec![]));
+        assert_eq!(there, files(&["1", "3"]));
+        given.version_policy = Some(VersionPolicy::Specific(vec![1]));
+        given.nireq = None;
+        let (policy, counts, there, _) = read(&given);
+        assert_eq!((policy, counts), (Some(VersionPolicy::Specific(vec![1])), vec![]));
+        assert_eq!(there, files(&["1"]));
+        given.version_policy = None;
+        assert_eq!(read(&given).2, files(&["3"]), "the newest");
+    }
+
+    #[test]
+    fn an_option_that_contradicts_a_models_own_configuration_is_named() {
+        let (base, mut given) = own("version_policy { all { } } instance_group [ { count: 3 } ]");
+        let path = base.path().join("config.pbtxt").display().to_string();
+        let (folder, notices) = written(&given);
+        assert_eq!(notices, [format!("nireq has no effect: instance_group of {path} sets the instances")]);
+        assert_eq!(names(&folder.path().join("m")), ["1", "3", "config.pbtxt", "sequor.toml"]);
+        given.nireq = Some(3);
+        assert_eq!(written(&given).1, Vec::<String>::new());
+        given.version_policy = Some(VersionPolicy::Latest(1));
+        let refused = check(&given).unwrap_err();
+        assert!(refused.ends_with(&format!("{path} choose different versions: remove one of them")), "{refused}");
+    }
+
+    #[test]
+    fn fewer_slots_than_max_sequence_number_are_named() {
+        let (_base, mut given) = own("backend: \"onnxruntime\" sequence_batching { }");
+        given.stateful = Some(OvmsSequences {
+            idle_sequence_cleanup: true,
+            max_sequence_number: 3,
+            low_latency_transformation: false,
+        });
+        let [notice] = &check(&given).unwrap()[..] else { panic!("one notice") };
+        assert!(notice.starts_with("max_sequence_number is 3, but ") && notice.contains(" has 2 slots"), "{notice}");
+        given.nireq = Some(3);
+        assert_eq!(check(&given), Ok(vec![]), "three instances have three slots");
+    }
+
+    #[test]
+    fn a_configuration_in_the_base_path_has_the_files_beside_it() {
+        let (base, given) = own("max_batch_size: 4");
+        let put = |path: &str| {
+            let path = base.path().join(path);
+            fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+            fs_err::write(path, "x").unwrap();
+        };
+        ["initial_state/h0.bin", "labels.txt", "sequor.toml", ".git/head"].into_iter().for_each(put);
+        let (folder, _) = written(&given);
+        let model = folder.path().join("m");
+        let all = ["1", "3", "config.pbtxt", "initial_state", "labels.txt", "notes", "sequor.toml"];
+        assert_eq!(names(&model), all);
+        assert_eq!(fs_err::read_to_string(model.join("initial_state/h0.bin")).unwrap(), "x");
+        assert!(fs_err::read_to_string(model.join("sequor.toml")).unwrap().starts_with("schema = 1"));
+        fs_err::remove_file(base.path().join("labels.txt")).unwrap();
+        write_one(folder.path(), &given, 5, LINK).unwrap();
+        assert!(!names(&model).contains(&"labels.txt".to_owned()));
+    }
+
+    #[test]
+    fn faults_of_a_models_own_configuration_have_its_path() {
+        for (text, at) in [("max_batch_size: 4\nmax_bach_size: 1", ":2:1: "), ("\nmax_batch_size: -1", ":2:1: ")] {
+            let (base, given) = own(text);
+            let refused = check(&given).unwrap_err();
+            let begin = base.path().join("config.pbtxt").display().to_string() + at;
+            assert!(refused.starts_with(&begin), "{refused}");
+        }
+    }
+
+    #[test]
+    fn each_version_has_a_file_of_its_own_name() {
+        let base = base();
+        fs_err::rename(base.path().join("1/net.onnx"), base.path().join("1/first.onnx")).unwrap();
+        let (folder, _) = written(&model(base.path(), None));
+        assert_eq!(["1", "3"].map(|version| names(&folder.path().join("m").join(version))), [["model.onnx"]; 2]);
+        // Also with a configuration that names no file.
+        fs_err::write(base.path().join("config.pbtxt"), "max_batch_size: 4").unwrap();
+        let (folder, _) = written(&model(base.path(), None));
+        assert_eq!(["1", "3"].map(|version| names(&folder.path().join("m").join(version))), [["model.onnx"]; 2]);
+    }
+
+    #[test]
+    fn a_version_that_the_policy_does_not_choose_is_not_looked_at() {
+        let (base, mut given) = (base(), None);
+        fs_err::rename(base.path().join("3/net.onnx"), base.path().join("3/net.xml")).unwrap();
+        for policy in [VersionPolicy::Specific(vec![1]), VersionPolicy::All, VersionPolicy::Latest(1)] {
+            let folder = tempfile::tempdir().unwrap();
+            let model = given.insert(OvmsModel { version_policy: Some(policy.clone()), ..model(base.path(), None) });
+            let outcome = write_one(folder.path(), model, 5, LINK);
+            assert_eq!(outcome.is_ok(), policy == VersionPolicy::Specific(vec![1]), "{policy:?} {outcome:?}");
+            assert_eq!(folder.path().join("m").exists(), outcome.is_ok());
+        }
+    }
+
+    #[test]
+    fn only_a_number_as_triton_writes_it_is_a_version() {
+        let base = base();
+        fs_err::rename(base.path().join("3"), base.path().join("01")).unwrap();
+        let (folder, _) = written(&model(base.path(), None));
+        assert_eq!(names(&folder.path().join("m")), ["1", "config.pbtxt", "sequor.toml"]);
+    }
+
+    #[test]
+    fn a_name_that_is_no_folder_is_refused_before_anything_is_written() {
+        for name in ["", ".", "..", "a/b", "a\nb"] {
+            let base = base();
+            let model = OvmsModel { name: name.to_owned(), ..model(base.path(), None) };
+            assert_eq!(check(&model), Err("the name must be that of a folder".to_owned()), "{name:?}");
         }
     }
 }

@@ -3,14 +3,18 @@
 //! # Layout
 //!
 //! - [`model`]: one model, and the rules for its options.
-//! - [`mod@file`]: parses `config.json`.
+//! - [`mod@file`]: parses `config.json` · `json_places`: the places of its values.
 //! - [`command`]: the flags of `ovms`.
-//! - [`layout`]: a model as a directory of a repository · [`refresh`]: updates the repository when its models change.
+//! - `plan`: the versions and files of a model's directory · `entries`: links and copies · [`layout`]: writes the directory.
+//! - [`refresh`]: updates the repository when its models change.
 
 pub mod command;
+mod entries;
 pub mod file;
+mod json_places;
 pub mod layout;
 pub mod model;
+mod plan;
 pub mod refresh;
 
 pub use command::OvmsCommand;

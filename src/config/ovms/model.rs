@@ -2,10 +2,18 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::config::model::settings::VersionPolicy;
 
 /// `max_sequence_number` of a model that does not set it (OVMS's default).
 pub const DEFAULT_MAX_SEQUENCES: u32 = 500;
+
+/// The refusal of a `max_sequence_number` beyond 32 bits, in OVMS's words.
+pub(super) const TOO_HIGH: &str = "Sequence max number parameter too high";
+
+/// The refusal of `auto` for a stateful model, in OVMS's words.
+const NOT_DYNAMIC: &str = "Dynamic shape and dynamic batch size are not supported for stateful models";
 
 /// The remedy for options that change inputs before the model gets them.
 pub(super) const PREPARE_INPUTS: &str = "add this step to the ONNX graph or to the client, then remove the option";
@@ -20,8 +28,8 @@ pub struct OvmsModel {
     /// The folder with one folder for each version.
     pub base_path: PathBuf,
     pub nireq: Option<u16>,
-    /// The versions to serve, in the syntax of `config.pbtxt`.
-    pub version_policy: Option<String>,
+    /// The versions to serve. `None` if no option says it: then the newest one.
+    pub version_policy: Option<VersionPolicy>,
     /// `None` if the model has no sequences.
     pub stateful: Option<OvmsSequences>,
     /// Why the model is not served, if it has an unsupported option.
@@ -29,8 +37,17 @@ pub struct OvmsModel {
 }
 
 impl OvmsModel {
-    /// Checks that the model has no unsupported option.
+    /// The path at which operators may put their own configuration of the model.
+    pub(super) fn own_config(&self) -> PathBuf {
+        self.base_path.join("config.pbtxt")
+    }
+
+    /// Checks that the model has no unsupported option, and that its name can be that of a folder.
     pub(super) fn check_supported(&self) -> Result<(), String> {
+        let name = self.name.as_str();
+        if name.is_empty() || matches!(name, "." | "..") || name.contains(|c: char| c == '/' || c.is_control()) {
+            return Err("the name must be that of a folder".to_owned());
+        }
         self.unsupported.clone().map_or(Ok(()), Err)
     }
 }
@@ -41,6 +58,18 @@ pub struct OvmsSequences {
     pub idle_sequence_cleanup: bool,
     pub max_sequence_number: u32,
     pub low_latency_transformation: bool,
+}
+
+impl OvmsSequences {
+    /// Why a model with these options cannot be served. `is_dynamic`: its shape or batch size is to follow its requests.
+    pub(super) fn unsupported(self, is_dynamic: bool) -> Option<String> {
+        if is_dynamic {
+            return Some(NOT_DYNAMIC.to_owned());
+        }
+        let what =
+            "max_sequence_number is 0, so no sequence could start: set at least 1, or remove it for the default of";
+        (self.max_sequence_number == 0).then(|| format!("{what} {DEFAULT_MAX_SEQUENCES}"))
+    }
 }
 
 /// The options of a stateful model that were given.
@@ -70,24 +99,45 @@ impl GivenSequences {
     }
 }
 
-/// `model_version_policy` in the syntax of `config.pbtxt`.
-pub(super) fn version_policy(policy: &serde_json::Value) -> Result<String, String> {
-    use serde_json::Value;
+/// The policy of `model_version_policy`. A misspelt one is refused: it would serve another version without a word.
+pub(super) fn version_policy(policy: &Value) -> Result<VersionPolicy, String> {
     let bad = || {
-        format!("model_version_policy {policy} is none of {{\"all\": {{}}}}, {{\"latest\": …}}, {{\"specific\": …}}")
+        format!(
+            "model_version_policy {policy} is none of {{\"all\": {{}}}}, {{\"latest\": {{\"num_versions\": 1}}}}, \
+             {{\"specific\": {{\"versions\": [1]}}}}; versions and their number begin at 1"
+        )
     };
-    let number = |of: &Value| of.as_u64().ok_or_else(bad);
-    let (kind, of) = policy.as_object().filter(|o| o.len() == 1).and_then(|o| o.iter().next()).ok_or_else(bad)?;
-    match kind.as_str() {
-        "all" => Ok("all { }".to_owned()),
-        "latest" => Ok(format!("latest {{ num_versions: {} }}", of.get("num_versions").map_or(Ok(1), number)?)),
-        "specific" => {
-            let versions = of.get("versions").and_then(Value::as_array).ok_or_else(bad)?;
-            let versions: Vec<String> =
-                versions.iter().map(|v| number(v).map(|n| n.to_string())).collect::<Result<_, _>>()?;
-            Ok(format!("specific {{ versions: [ {} ] }}", versions.join(", ")))
+    let only = |of: &Map<String, Value>| {
+        Some(of.iter().next()?).filter(|_| of.len() == 1).map(|(k, v)| (k.clone(), v.clone()))
+    };
+    let (kind, of) = policy.as_object().and_then(only).ok_or_else(bad)?;
+    let of = of.as_object().ok_or_else(bad)?;
+    let positive = |number: &Value| number.as_u64().filter(|number| *number > 0);
+    let chosen = match (kind.as_str(), only(of).as_ref().map(|(key, value)| (key.as_str(), value))) {
+        ("all", None) if of.is_empty() => Some(VersionPolicy::All),
+        ("latest", Some(("num_versions", number))) => {
+            positive(number).map(|number| VersionPolicy::Latest(u32::try_from(number).unwrap_or(u32::MAX)))
         }
-        _ => Err(bad()),
+        ("specific", Some(("versions", versions))) => {
+            let versions = versions.as_array().filter(|versions| !versions.is_empty());
+            let versions = versions.and_then(|versions| versions.iter().map(positive).collect::<Option<Vec<u64>>>());
+            versions.map(|mut versions| {
+                versions.sort_unstable();
+                versions.dedup();
+                VersionPolicy::Specific(versions)
+            })
+        }
+        _ => None,
+    };
+    chosen.ok_or_else(bad)
+}
+
+/// Whether OVMS would take this batch size or shape from each request.
+pub(super) fn is_auto(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.trim().eq_ignore_ascii_case("auto"),
+        Value::Object(of) => of.values().any(is_auto),
+        _ => false,
     }
 }
 
@@ -118,9 +168,24 @@ mod tests {
     #[test]
     fn version_policies_are_those_of_triton() {
         let of = |text: &str| version_policy(&serde_json::from_str(text).unwrap());
-        assert_eq!(of(r#"{"all": {}}"#), Ok("all { }".to_owned()));
-        assert_eq!(of(r#"{"latest": {"num_versions": 2}}"#), Ok("latest { num_versions: 2 }".to_owned()));
-        assert_eq!(of(r#"{"specific": {"versions": [1, 3]}}"#), Ok("specific { versions: [ 1, 3 ] }".to_owned()));
-        assert!(of(r#"{"newest": {}}"#).is_err());
+        assert_eq!(of(r#"{"all": {}}"#), Ok(VersionPolicy::All));
+        assert_eq!(of(r#"{"latest": {"num_versions": 2}}"#), Ok(VersionPolicy::Latest(2)));
+        assert_eq!(of(r#"{"specific": {"versions": [3, 1, 3]}}"#), Ok(VersionPolicy::Specific(vec![1, 3])));
+        for misspelt in [
+            r#"{"newest": {}}"#,
+            r#"{"all": "x"}"#,
+            r#"{"all": {"num_versions": 2}}"#,
+            r#"{"latest": 7}"#,
+            r#"{"latest": {}}"#,
+            r#"{"latest": {"num_version": 3}}"#,
+            r#"{"latest": {"num_versions": 0}}"#,
+            r#"{"specific": {"versions": []}}"#,
+            r#"{"specific": {"versions": [0]}}"#,
+            r#"{"specific": {"versions": [1], "latest": 2}}"#,
+            r#"{"all": {}, "latest": {"num_versions": 1}}"#,
+            r#""all""#,
+        ] {
+            assert!(of(misspelt).is_err(), "{misspelt}");
+        }
     }
 }

@@ -7,9 +7,10 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use super::file;
+use super::file::{self, OvmsNotice};
 use super::layout::{self, VersionFiles};
 use super::model::OvmsModel;
+use crate::config::model::versions::version_of;
 use crate::error::RefusedModel;
 
 /// The source of the models.
@@ -41,6 +42,8 @@ pub struct OvmsRepository {
     scan_minutes: u32,
     /// The stamp of each model at the time when its directory was written.
     written: Mutex<BTreeMap<String, ModelStamp>>,
+    /// Options without effect that the latest writes have found.
+    notices: Mutex<Vec<OvmsNotice>>,
 }
 
 /// The sentence of OVMS, and what to do.
@@ -57,7 +60,26 @@ struct ModelStamp {
 impl OvmsRepository {
     /// Creates the repository's description. Writes nothing yet.
     pub fn new(folder: &Path, models: OvmsModels, scan_minutes: u32) -> OvmsRepository {
-        OvmsRepository { folder: folder.to_owned(), models, scan_minutes, written: Mutex::default() }
+        OvmsRepository {
+            folder: folder.to_owned(),
+            models,
+            scan_minutes,
+            written: Mutex::default(),
+            notices: Mutex::default(),
+        }
+    }
+
+    /// The options without effect of the models that were written since the last call.
+    pub fn take_notices(&self) -> Vec<OvmsNotice> {
+        std::mem::take(&mut self.notices.lock())
+    }
+
+    /// The operator's file from which a file of the repository was made.
+    pub fn original(&self, path: &Path) -> Option<PathBuf> {
+        let mut parts = path.strip_prefix(&self.folder).ok()?.components();
+        let model = parts.next()?.as_os_str().to_str()?;
+        let original = self.written.lock().get(model)?.model.base_path.join(parts.as_path());
+        original.is_file().then_some(original)
     }
 
     /// Scans the models once, and writes the changed ones. If a model cannot be written, its directory stays as it was.
@@ -98,29 +120,33 @@ impl OvmsRepository {
         if written.get(&model.name) == Some(&stamp) {
             return Ok(());
         }
-        layout::write_one(&self.folder, model, self.scan_minutes, VersionFiles::Link)?;
+        let notices = layout::write_one(&self.folder, model, self.scan_minutes, VersionFiles::Link)?;
+        let notice = |text: String| OvmsNotice { model: Some(model.name.clone()), text };
+        self.notices.lock().extend(notices.into_iter().map(notice));
         written.insert(model.name.clone(), stamp);
         Ok(())
     }
 }
 
-/// The files of a folder and of its direct subfolders, sorted. A file that disappears meanwhile is left out.
+/// The files of a base path and of its versions, and the names of other folders, sorted. A file that disappears meanwhile is left out,
+/// and so are the files of a folder that cannot be read.
 fn files(base_path: &Path) -> io::Result<Vec<(PathBuf, SystemTime, u64)>> {
     let mut files = Vec::new();
+    let stamp = |path: PathBuf| {
+        let metadata = fs_err::metadata(&path).ok()?;
+        Some((path, metadata.modified().ok()?, metadata.len()))
+    };
     for entry in fs_err::read_dir(base_path)? {
-        let path = entry?.path();
-        let within = if path.is_dir() {
-            fs_err::read_dir(&path)?.filter_map(|e| Some(e.ok()?.path())).collect()
+        let (name, path) = entry.map(|entry| (entry.file_name(), entry.path()))?;
+        if !path.is_dir() {
+            files.extend(stamp(path));
+        } else if name.to_str().and_then(version_of).is_some() {
+            let within = fs_err::read_dir(&path).into_iter().flatten();
+            files.extend(within.filter_map(|entry| stamp(entry.ok()?.path())));
         } else {
-            Vec::new()
-        };
-        let stamp = |path: PathBuf| {
-            let metadata = fs_err::metadata(&path).ok()?;
-            Some((path, metadata.modified().ok()?, metadata.len()))
-        };
-        // Folders are left out: their times change with their files and with the server's links.
-        let each = if path.is_dir() { within } else { vec![path] };
-        files.extend(each.into_iter().filter_map(stamp));
+            // Their times change with their files and with the server's links.
+            files.push((path, SystemTime::UNIX_EPOCH, 0));
+        }
     }
     files.sort();
     Ok(files)
@@ -165,23 +191,25 @@ mod tests {
         repository.refresh().unwrap();
         let before = listed(folder.path());
         repository.refresh().unwrap();
-        assert_eq!((there("a/1/net.onnx"), listed(folder.path())), (true, before.clone()));
-        // A new version does not touch the files of other versions.
+        assert_eq!((there("a/1/model.onnx"), listed(folder.path())), (true, before.clone()));
+        // A new version does not touch the configuration.
         version(&base, 2);
         repository.refresh().unwrap();
         let after = listed(folder.path());
-        assert!(there("a/2/net.onnx") && before.iter().all(|file| after.contains(file)), "{before:?} {after:?}");
+        let is_config = |path: &Path| path.extension().is_some_and(|end| end != "onnx");
+        let kept = before.iter().filter(|(path, _)| is_config(path)).all(|file| after.contains(file));
+        assert!(there("a/2/model.onnx") && !there("a/1") && kept, "{before:?} {after:?}");
         fs_err::remove_dir_all(base.join("1")).unwrap();
         name(&["a", "b"]);
         repository.refresh().unwrap();
-        assert_eq!([there("a/1"), there("a/2/net.onnx"), there("b/2/net.onnx")], [false, true, true]);
+        assert_eq!([there("a/1"), there("a/2/model.onnx"), there("b/2/model.onnx")], [false, true, true]);
         // A version that is still being copied changes nothing.
         fs_err::create_dir(base.join("3")).unwrap();
         fs_err::write(base.join("3/net.part"), "gra").unwrap();
         let Err(RefreshError::Models(wrong)) = repository.refresh() else { panic!("it has no file") };
         let names: Vec<&str> = wrong.iter().map(|refused| refused.model.as_str()).collect();
         assert_eq!(
-            (names.as_slice(), there("a/2/net.onnx"), there("a/3")),
+            (names.as_slice(), there("a/2/model.onnx"), there("a/3")),
             (&["a", "b"][..], true, false),
             "{wrong:?}"
         );
@@ -191,10 +219,10 @@ mod tests {
         assert!(matches!(repository.refresh(), Err(RefreshError::Invalid(_))));
         fs_err::remove_file(&config).unwrap();
         assert!(matches!(repository.refresh(), Err(RefreshError::Unreadable(_))));
-        assert!(there("a/2/net.onnx") && there("b/2/net.onnx"));
+        assert!(there("a/2/model.onnx") && there("b/2/model.onnx"));
         name(&["b"]);
         repository.refresh().unwrap();
-        assert_eq!([there("a"), there("b/2/net.onnx")], [false, true]);
+        assert_eq!([there("a"), there("b/2/model.onnx")], [false, true]);
     }
 
     #[test]
@@ -206,7 +234,7 @@ mod tests {
             let list: Vec<_> = models.iter().map(|model| serde_json::json!({ "config": model })).collect();
             fs_err::write(&config, serde_json::json!({ "model_config_list": list }).to_string()).unwrap();
         };
-        fs_err::write(base.join("config.pbtxt"), "backend: \"onnxruntime\"").unwrap();
+        fs_err::write(base.join("config.pbtxt"), "backend: \"onnxruntime\" sequence_batching { }").unwrap();
         let model = |stateful: bool| serde_json::json!({ "name": "a", "base_path": base, "stateful": stateful });
         let repository = OvmsRepository::new(folder.path(), OvmsModels::File(config.clone()), 5);
         for first in [true, false] {
@@ -233,5 +261,43 @@ mod tests {
         other["max_sequence_number"] = 7.into();
         write(&[other]);
         repository.refresh().unwrap();
+    }
+
+    #[test]
+    fn folders_that_are_no_versions_do_not_matter() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (work, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let base = work.path().join("base");
+        version(&base, 1);
+        let closed = base.join("lost+found");
+        fs_err::create_dir(&closed).unwrap();
+        fs_err::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+        let line = serde_json::json!({ "model_config_list": [{ "config": { "name": "a", "base_path": base } }] });
+        let models = file::parse(Path::new("c.json"), &line.to_string()).unwrap().models;
+        let repository = OvmsRepository::new(folder.path(), OvmsModels::Given(models), 5);
+        assert_eq!(repository.refresh(), Ok(()));
+        fs_err::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let before = listed(folder.path());
+        fs_err::write(closed.join("other"), "").unwrap();
+        assert_eq!((repository.refresh(), listed(folder.path())), (Ok(()), before));
+    }
+
+    #[test]
+    fn a_file_of_the_repository_has_its_original() {
+        let (work, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (base, config) = (work.path().join("base"), work.path().join("config.json"));
+        version(&base, 1);
+        fs_err::write(base.join("config.pbtxt"), "sequence_batching { }").unwrap();
+        let line = serde_json::json!({ "name": "a", "base_path": base, "stateful": true });
+        let list = serde_json::json!({ "model_config_list": [{ "config": line }] });
+        fs_err::write(&config, list.to_string()).unwrap();
+        let repository = OvmsRepository::new(folder.path(), OvmsModels::File(config), 5);
+        repository.refresh().unwrap();
+        let original = |name: &str| repository.original(&folder.path().join("a").join(name));
+        assert_eq!(original("config.pbtxt"), Some(base.join("config.pbtxt")));
+        assert_eq!((original("sequor.toml"), repository.original(&base)), (None, None));
+        let notices: Vec<String> = repository.take_notices().iter().map(ToString::to_string).collect();
+        assert!(notices[0].starts_with("model a: max_sequence_number is 500, but "), "{notices:?}");
+        assert_eq!(repository.take_notices(), []);
     }
 }

@@ -1,7 +1,7 @@
 //! The folders of models, and the control mode that decides when models are loaded.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::config::model::versions;
 use crate::config::server::file::ControlMode;
@@ -19,6 +19,9 @@ pub struct RepositoryControl {
 pub trait RepositorySource: Send + Sync + std::fmt::Debug {
     /// Updates the folders as far as possible.
     fn refresh(&self) -> Result<(), SourceFault>;
+
+    /// The operator's file from which a file of the folders was made. Faults name it.
+    fn original(&self, path: &Path) -> Option<PathBuf>;
 }
 
 impl RepositoryControl {

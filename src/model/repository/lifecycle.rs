@@ -221,6 +221,7 @@ impl ModelLifecycle {
 
     /// Sets the source that updates the folders before each poll. Must be called once.
     pub(super) fn follow(&self, source: Arc<dyn RepositorySource>) {
+        self.loader.preparer.follow(Arc::clone(&source));
         let _ = self.source.set(FollowedSource { source, fault: Mutex::default(), refused: Mutex::default() });
     }
 

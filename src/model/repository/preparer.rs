@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sequor_core::LoadLimits;
 
@@ -23,6 +23,7 @@ use crate::model::runtime::LoadRates;
 use crate::model::sequences::ModelScheduler;
 
 use super::caches::cache_of;
+use super::control::RepositorySource;
 use super::ensembles::BoundMembers;
 use super::initializers::initializer_of;
 use super::placer::Placer;
@@ -46,6 +47,8 @@ pub(super) struct VersionPreparer {
     catalog: Arc<Catalog>,
     deciders: Arc<Deciders>,
     placer: Placer,
+    /// The source of the folders, if they are made from one.
+    source: OnceLock<Arc<dyn RepositorySource>>,
 }
 
 impl VersionPreparer {
@@ -55,7 +58,13 @@ impl VersionPreparer {
             catalog: Arc::clone(catalog),
             deciders: Arc::clone(deciders),
             placer: Placer::new(resources),
+            source: OnceLock::new(),
         }
+    }
+
+    /// Sets the source of the folders. Only the first call has an effect.
+    pub(super) fn follow(&self, source: Arc<dyn RepositorySource>) {
+        let _ = self.source.set(source);
     }
 
     /// Updates the gauges of the GPUs in use.
@@ -69,6 +78,7 @@ impl VersionPreparer {
         if let Some(json) = config {
             sources.config = ConfigSource::Json(json.to_owned());
         }
+        sources.config_path = self.source.get().and_then(|source| source.original(&directory.join("config.pbtxt")));
         Draft::parse(sources, &self.resources.live.draft()).map_err(faults)
     }
 

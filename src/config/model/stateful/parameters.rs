@@ -25,7 +25,7 @@ const DEFAULT_RATIO: f32 = 0.9;
 pub const STATEFUL_PARAMETERS: &[(&str, FieldStatus)] = &[
     ("onnx_file_name", Served("required: the file in the version directory")),
     ("state_pairs", Served("`<<<input, output>>>`, one pair a state; without it the pairs in the graph's description")),
-    ("store_states_as_fp16", Served("1 keeps FP32 states as FP16; as `[state.X] storage = \"fp16\"`")),
+    ("store_states_as_fp16", Served("1 keeps FP32 states of a fixed size as FP16; as `[state.X] storage = \"fp16\"`")),
     (
         "always_pad_to_max_batch",
         Served("1 pads a batch to the next preferred_batch_size; 0 does not pad, where the backend always pads"),
@@ -187,6 +187,14 @@ impl<'c> ParameterReader<'_, 'c> {
         let candidates = u32::try_from(oldest.max_candidate_sequences).unwrap_or(0);
         // Computed like the backend: in single precision, rounded down.
         let most = ((candidates as f32 * ratio) as u32).min(candidates);
+        let is_a_part = ratio > 0.0 && ratio <= 1.0;
+        if !is_a_part {
+            let what = format!(
+                "parameter {RATIO} is \"{ratio}\", not above 0 and at most 1: an instance keeps the states of {} sequences",
+                most.max(1)
+            );
+            self.note(RATIO, what);
+        }
         let Some(first) = self.size(FIRST) else {
             let chunks = StateChunks { first: most.max(1), next: 1, count: 1, grow_below: 0, shrink_above: u32::MAX };
             return (Some(chunks), most < candidates);

@@ -29,6 +29,10 @@ fn graph() -> Signature {
 const PAIRS: &str = "parameters { key: 'state_pairs' value { string_value: '<<<h, h2>>> <<<c, c2>>>' } }\n";
 
 fn settled(strategy: &str, more: &str, toml: &str) -> Result<ModelSettings, Vec<String>> {
+    settled_with(strategy, more, toml, &graph())
+}
+
+fn settled_with(strategy: &str, more: &str, toml: &str, graph: &Signature) -> Result<ModelSettings, Vec<String>> {
     let config = format!(
         "backend: 'stateful'\n\
          input {{ name: 'x' data_type: TYPE_FP32 dims: [ 4, -1, 5 ] }}\n\
@@ -42,10 +46,11 @@ fn settled(strategy: &str, more: &str, toml: &str) -> Result<ModelSettings, Vec<
         config: ConfigSource::Text(config),
         sequor_toml: Some(toml.to_owned()),
         files: vec!["net.onnx".to_owned()],
+        ..Sources::default()
     };
     let settled = Draft::parse(sources, &Options::default()).and_then(|draft| {
         assert_eq!(draft.file_name, "net.onnx");
-        draft.resolve(&graph())
+        draft.resolve(graph)
     });
     settled.map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
@@ -97,6 +102,34 @@ fn states_are_those_of_the_graph_and_start_drives_the_reset_tensor() {
     let Scheduling::Sequence(sequence) = &settings.scheduling else { panic!() };
     assert_eq!((sequence.states[1].batch_axis, sequence.states[0].storage), (2, DataType::Fp32), "sequor.toml decides");
     assert_eq!(settings.stateful.unwrap().chunks, None, "direct has one piece of memory");
+}
+
+#[test]
+fn a_state_that_grows_is_not_kept_as_fp16() {
+    let text = parameter("store_states_as_fp16", "1");
+    let mut grows = graph();
+    for port in grows.inputs.iter_mut().chain(&mut grows.outputs).filter(|port| port.name.starts_with('h')) {
+        port.dims = Dims::from_wire(&[-1, -1, 3]);
+    }
+    let settings = settled_with("oldest { }", &text, "", &grows).unwrap();
+    let Scheduling::Sequence(sequence) = &settings.scheduling else { panic!() };
+    assert_eq!(sequence.states[0].storage, DataType::Fp32);
+    let notes: Vec<&str> = settings.notes.iter().map(|note| note.what.as_str()).collect();
+    assert!(notes.len() == 1 && notes[0].contains("\"h\" stays FP32: its size changes"), "{notes:?}");
+    let faults = settled_with("oldest { }", "", "[state.h]\nstorage = \"fp16\"\n", &grows).unwrap_err();
+    let what = "only states of a fixed size can be kept as fp16";
+    assert!(faults.len() == 1 && faults[0].contains(what), "{faults:?}");
+}
+
+#[test]
+fn a_use_ratio_out_of_its_range_is_named() {
+    for (ratio, slots) in [("nan", 1), ("0", 1), ("-1", 1), ("5", 100)] {
+        let text = parameter("max_candidate_sequence_use_ratio", ratio);
+        let settings = settled("oldest { max_candidate_sequences: 100 }", &text, "").unwrap();
+        assert_eq!(settings.stateful.as_ref().unwrap().chunks.unwrap().capacity(), slots);
+        let what = format!("an instance keeps the states of {slots} sequences");
+        assert!(settings.notes.len() == 1 && settings.notes[0].what.ends_with(&what), "{:?}", settings.notes);
+    }
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use sequor_core::{DataType, Dim, Dims, Shape};
 use sequor_proto::model_sequence_batching::{Control, ControlInput, State, control::Kind};
-use sequor_proto::{ModelConfig, model_config::SchedulingChoice};
+use sequor_proto::{DataType as ProtoType, ModelConfig, model_config::SchedulingChoice};
 
 use super::pairs::{self, StatePair};
 use super::parameters::{self, StatefulParameters};
 use super::settings::StatefulSettings;
-use crate::config::fault::code;
+use crate::config::fault::{Fault, code};
 use crate::config::model::dtype;
 use crate::config::model::report::Report;
 use crate::config::model::sequor_toml::{SequorToml, Storage};
@@ -25,6 +25,8 @@ pub(in crate::config::model) struct Translated {
     pub(in crate::config::model) toml: SequorToml,
     parameters: StatefulParameters,
     reset: ResetTensor,
+    /// Notes about parameters without effect on a state.
+    notes: Vec<Fault>,
 }
 
 /// The graph's input that marks the start of a sequence.
@@ -46,8 +48,8 @@ pub(in crate::config::model) fn translate(report: &mut Report<'_>, graph: &Signa
     }
     let reset = reset(report, graph);
     let mut toml = report.toml.clone();
-    let states: Vec<State> =
-        pairs.iter().filter_map(|pair| state(report, graph, pair, &mut toml, parameters.as_fp16)).collect();
+    let states: Vec<State> = pairs.iter().filter_map(|pair| state(report, graph, pair, &mut toml)).collect();
+    let notes = if parameters.as_fp16 { keep_as_fp16(report, &states, &mut toml) } else { Vec::new() };
     let reset = reset?;
     unknown(report, graph, &reset.name, &pairs);
     if !report.faults.is_empty() {
@@ -55,7 +57,7 @@ pub(in crate::config::model) fn translate(report: &mut Report<'_>, graph: &Signa
     }
     let mut config = report.config.clone();
     if let Some(SchedulingChoice::SequenceBatching(sequence)) = &mut config.scheduling_choice {
-        // Other controls stay if the graph has their input.
+        // Other controls stay if the graph has their input. An entry has one control: the draft refuses more.
         let is_other = |control: &ControlInput| {
             let starts = control.control.iter().any(|control| control.kind() == Kind::ControlSequenceStart);
             !starts && graph.input(&control.name).is_some()
@@ -65,7 +67,7 @@ pub(in crate::config::model) fn translate(report: &mut Report<'_>, graph: &Signa
         sequence.control_input.insert(0, ControlInput { name: reset.name.clone(), control: vec![control] });
         sequence.state = states;
     }
-    Some(Translated { config, toml, parameters, reset })
+    Some(Translated { config, toml, parameters, reset, notes })
 }
 
 fn dims_of_inputs(config: &ModelConfig) -> Vec<Vec<i64>> {
@@ -125,13 +127,29 @@ fn reset(report: &mut Report<'_>, graph: &Signature) -> Option<ResetTensor> {
     None
 }
 
-/// A state of the graph. Records its batch axis and storage type in `toml`.
+/// Sets the storage type of the FP32 states, unless `sequor.toml` has one. Returns a note for each state that cannot be kept as FP16.
+fn keep_as_fp16(report: &Report<'_>, states: &[State], toml: &mut SequorToml) -> Vec<Fault> {
+    let mut notes = Vec::new();
+    for State { input_name, dims, .. } in states.iter().filter(|state| state.data_type() == ProtoType::TypeFp32) {
+        let storage = &mut toml.keys.state.entry(input_name.clone()).or_default().storage;
+        if !dims.contains(&-1) {
+            storage.get_or_insert(Storage::Fp16);
+        } else if storage.is_none() {
+            let what = format!(
+                "state \"{input_name}\" stays FP32: its size changes, {dims:?}, and only states of a fixed size are kept as FP16"
+            );
+            notes.push(report.entry_note("parameters", "store_states_as_fp16", what));
+        }
+    }
+    notes
+}
+
+/// A state of the graph. Records its batch axis in `toml`.
 fn state(
     report: &mut Report<'_>,
     graph: &Signature,
     (input, output): &StatePair,
     toml: &mut SequorToml,
-    as_fp16: bool,
 ) -> Option<State> {
     let missing = |report: &mut Report<'_>, side: &str, name: &str, code| {
         let what = format!("state \"{name}\": the model has no such {side}");
@@ -151,11 +169,7 @@ fn state(
         report.entry_fault("parameters", "state_pairs", code::STATE_AXIS, what);
         return None;
     };
-    let keys = toml.keys.state.entry(input.clone()).or_default();
-    keys.batch_axis = u8::try_from(axis).ok();
-    if as_fp16 && from.dtype == DataType::Fp32 {
-        keys.storage.get_or_insert(Storage::Fp16);
-    }
+    toml.keys.state.entry(input.clone()).or_default().batch_axis = u8::try_from(axis).ok();
     Some(State {
         input_name: input.clone(),
         output_name: output.clone(),
@@ -191,8 +205,9 @@ fn unknown(report: &mut Report<'_>, graph: &Signature, reset: &str, pairs: &[Sta
 impl Translated {
     /// Adds the settings that only this backend has. `own` is the configuration as clients see it.
     pub(in crate::config::model) fn finish(self, settings: ModelSettings, own: ModelConfig) -> ModelSettings {
-        let Translated { parameters, reset, .. } = self;
+        let Translated { parameters, reset, notes, .. } = self;
         let mut settings = settings;
+        settings.notes.extend(notes);
         for input in &mut settings.inputs {
             input.batch_dim = marked(&input.dims);
         }

@@ -69,7 +69,7 @@ fn tensor(report: &mut Report<'_>, field: &str, state: &State) {
         Some(Storage::Bf16) => Some("bf16"),
         Some(Storage::Declared) | None => None,
     });
-    let grows = state.dims.contains(&-1) && !is_stateful(report.config);
+    let grows = state.dims.contains(&-1);
     if let Some(half) = half.filter(|_| grows && dtype == Some(DataType::Fp32)) {
         let what =
             format!("state \"{name}\" has a variable dimension: only states of a fixed size can be kept as {half}");

@@ -58,6 +58,7 @@ mod tests {
             config: ConfigSource::Text(text.to_owned()),
             sequor_toml: Some("[sequence]\nwatch = \"nan\"\n".to_owned()),
             files: vec!["model.onnx".to_owned()],
+            ..Sources::default()
         };
         let mut draft = Draft::parse(sources, &Options::default()).map_err(texts)?;
         draft.place(&Ok(vec![0])).map_err(texts)?;
