@@ -15,6 +15,9 @@ pub enum PluginError {
     /// Not allowed here.
     #[error("{0}")]
     Denied(String),
+    /// Not possible now, for a passing reason. A later try may succeed.
+    #[error("{0}")]
+    Unavailable(String),
     #[error("{0}")]
     Internal(String),
 }

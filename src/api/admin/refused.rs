@@ -1,6 +1,6 @@
 //! Codes and reasons of refused operations.
 
-use crate::api::{Code, Status, triton};
+use crate::api::{Code, Status, refusal, triton};
 use crate::error::Failure;
 use crate::scheduling::report::PluginError;
 
@@ -10,6 +10,9 @@ pub(super) fn status(error: PluginError) -> Status {
         PluginError::Invalid(text) => Status::new(Code::InvalidArgument, "invalid", text),
         PluginError::Conflict(text) => Status::new(Code::Conflict, "conflict", text),
         PluginError::Denied(text) => denied(text),
+        PluginError::Unavailable(text) => {
+            Status::new(Code::Unavailable, "unavailable", text).retry_after(refusal::RETRY_AFTER)
+        }
         PluginError::Internal(text) => Status::new(Code::Internal, "internal", text),
     }
 }

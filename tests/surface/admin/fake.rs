@@ -150,6 +150,7 @@ impl PluginControl for Fake {
                 one.versions.pop();
                 Ok(())
             }
+            _ if name == "full" => Err(PluginError::Unavailable("there is no room".to_owned())),
             _ => Err(PluginError::Absent("there is no earlier version".to_owned())),
         })
     }

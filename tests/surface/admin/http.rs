@@ -102,6 +102,8 @@ async fn wrong_admin_requests_are_refused_with_a_status_and_a_reason() {
     let config = br#"{"model":"vad","config":burst}"#;
     assert_eq!(refused("POST /admin/plugins/x/attach", config).await, is(400, "bad_input"));
     assert_eq!(refused("GET /admin/plugins/nope/logs", b"").await, is(404, "absent"));
+    assert_eq!(rig.ask("POST /admin/plugins/full", V1).await.0, 200);
+    assert_eq!(refused("POST /admin/plugins/full/rollback", b"").await, is(503, "unavailable"));
     assert_eq!(refused("GET /admin/plugins/x/logs?wait=5", b"").await, is(400, "bad_input"));
     assert_eq!(refused("POST /admin/models/vad/load", b"").await.0, 503, "models are not loaded by request here");
     assert_eq!(refused("PUT /admin/plugins/x", b"").await.0, 405);
