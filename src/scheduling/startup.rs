@@ -61,7 +61,7 @@ pub(super) enum Parked {
 
 /// A guest for the place of one that decides, or of a parked one.
 #[derive(Debug)]
-pub(super) struct Successor {
+pub struct Successor {
     ready: Ready,
     unparks: bool,
 }

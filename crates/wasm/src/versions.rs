@@ -172,12 +172,13 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         }
     }
 
-    /// Makes this version the current one, and the current one the previous.
-    pub fn promote(&self, name: &str, version: &Version<S>) {
-        if let Some(plugin) = self.plugins.lock().get_mut(name) {
-            plugin.previous = Some(std::mem::replace(&mut plugin.current, version.clone()));
-            plugin.awaits = None;
-        }
+    /// Makes this version the current one, and the current one the previous. Returns the version that was the previous one before.
+    pub fn promote(&self, name: &str, version: &Version<S>) -> Option<Version<S>> {
+        let mut plugins = self.plugins.lock();
+        let plugin = plugins.get_mut(name)?;
+        plugin.awaits = None;
+        let current = std::mem::replace(&mut plugin.current, version.clone());
+        plugin.previous.replace(current)
     }
 
     pub fn remove(&self, name: &str) {

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use sequor_wasm::changes::{NamingFiles, PinnedFile};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::plugin_error::PluginError;
@@ -13,11 +14,11 @@ use sequor_wasm::services::ServiceLog;
 
 use crate::config::model::LoadFacts;
 use crate::processing::link::ChainLink;
-use crate::processing::registry::{MakePlaced, RequestedBy};
+use crate::processing::registry::MakePlaced;
 use crate::processing::wat_fixture::{COUNT, ProcessorWat, SERVING, StillClock, model, step, tensor};
 use crate::processing::{
-    Chain, OnFailure, PinnedFile, PlaceModels, PlaceRules, PluginOperations, PluginPlace as _, PortTensors,
-    ProcessorComponent, ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
+    Chain, OnFailure, PlaceModels, PlaceRules, PluginOperations, PluginPlace as _, PortTensors, ProcessorComponent,
+    ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
 };
 use crate::telemetry::Metrics;
 
@@ -29,7 +30,7 @@ struct NotedModels {
     fails: bool,
 }
 
-impl PlaceModels for NotedModels {
+impl NamingFiles for NotedModels {
     fn pins(&self, _: &str) -> Vec<(PathBuf, String)> {
         self.pins.lock().clone()
     }
@@ -49,7 +50,9 @@ impl PlaceModels for NotedModels {
     fn restore_files(&self, files: &[PinnedFile]) {
         *self.pins.lock() = files.iter().map(|file| (file.directory.clone(), file.before.clone())).collect();
     }
+}
 
+impl PlaceModels for NotedModels {
     fn reload(&self, model: &str) -> Result<(), String> {
         self.reloaded.lock().push(model.to_owned());
         if self.fails { Err("no graph".to_owned()) } else { Ok(()) }
@@ -71,7 +74,7 @@ struct LoadedModels {
 #[derive(Debug)]
 struct LoadedModelsOf(Arc<LoadedModels>);
 
-impl PlaceModels for LoadedModelsOf {
+impl NamingFiles for LoadedModelsOf {
     fn pins(&self, _: &str) -> Vec<(PathBuf, String)> {
         Vec::new()
     }
@@ -81,7 +84,9 @@ impl PlaceModels for LoadedModelsOf {
     }
 
     fn restore_files(&self, _: &[PinnedFile]) {}
+}
 
+impl PlaceModels for LoadedModelsOf {
     fn reload(&self, model: &str) -> Result<(), String> {
         if let Some(beside) = self.0.beside.lock().take() {
             self.0.load(beside);
@@ -105,6 +110,13 @@ impl LoadedModels {
 
     fn registry(&self) -> &ProcessorRegistry {
         self.registry.get().unwrap()
+    }
+
+    /// The models that take new sequences, each with the hash of its version.
+    fn serving(&self) -> Vec<(String, String)> {
+        let places = self.registry().places("guest");
+        let serving = places.iter().filter(|place| !place.is_retired());
+        serving.map(|place| (place.model().to_owned(), place.sha256())).collect()
     }
 
     /// Loads a model in place of its last load.
@@ -281,13 +293,15 @@ fn wider(scratch: &str) -> Vec<u8> {
 
 #[test]
 fn a_changed_file_that_needs_a_new_load_leaves_a_parked_plug_in_parked() {
-    let models = LoadedModels::new(PlaceRules { strikes: 3, ..PlaceRules::default() });
+    let folder = tempfile::tempdir().unwrap();
+    let rules = PlaceRules { dir: Some(folder.path().to_owned()), strikes: 3, ..PlaceRules::default() };
+    let models = LoadedModels::new(rules);
     let registry = models.registry();
     registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
     models.load("m");
     registry.park("guest", "local").unwrap();
-    let new = registry.made("guest", wider("16B")).unwrap();
-    registry.replace_for(RequestedBy::Folder, "guest", &new, "plugins.dir").unwrap();
+    fs_err::write(folder.path().join("guest.wasm"), wider("16B")).unwrap();
+    registry.look();
     assert_eq!(models.chains.lock().len(), 2);
     assert_eq!(models.parked().as_deref(), Some("an operator has parked guest"));
     // An operator's change unparks.
@@ -329,10 +343,7 @@ fn a_failed_version_is_taken_back_from_a_model_that_loaded_with_it_meanwhile() {
     *models.beside.lock() = Some("n");
     models.succeed.lock().push_back(false);
     registry.replace("guest", wider("16B"), "local").unwrap_err();
-    let places = registry.places("guest");
-    let serving = places.iter().filter(|place| !place.is_retired());
-    let serving: Vec<(&str, bool)> = serving.map(|place| (place.model(), place.sha256() == first)).collect();
-    assert_eq!(serving, [("m", true), ("n", true)]);
+    assert_eq!(models.serving(), [("m".to_owned(), first.clone()), ("n".to_owned(), first)]);
 }
 
 /// A registry over this folder. Versions that contain the marker wait for the test: it hears of each, and then lets it go on.
@@ -380,7 +391,7 @@ fn a_file_that_is_written_while_its_predecessor_is_compiled_stays_and_serves_nex
     assert_eq!(registry.show("guest").unwrap().sha256, first, "an older file does not come after a newer one");
     registry.look();
     let serves = registry.find("guest").unwrap().sha256().to_owned();
-    assert_eq!(serves, registry.made("guest", third.clone()).unwrap().source.sha256());
+    assert_eq!(serves, make()("guest", &third).unwrap().sha256());
     assert!(fs_err::read(&file).unwrap() == third);
     drop(chain);
 }
