@@ -11,7 +11,7 @@ use sequor_wasm::background::give_way;
 use sequor_wasm::call_error::CallError;
 use sequor_wasm::journal::Level;
 
-use super::active_guest::{AT_ONCE, ActiveGuest, GuestCell};
+use super::active_guest::{AT_ONCE, ActiveGuest, CALLS_AT_START, GuestCell};
 use super::binding::{Decider, SchedulerBinding};
 use super::guest::{Events, Source};
 use super::guest_services::PluginServices;
@@ -215,7 +215,7 @@ impl SchedulerBinding {
             cell.observe(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
             give_way();
         }
-        cell.catch_up_at_once().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+        cell.catch_up_within(CALLS_AT_START).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
         Ok(subscription)
     }
 
