@@ -50,7 +50,11 @@ impl Places<dyn Source> for Registry {
                 Err(unfit) => {
                     let (name, after) = (change.name, short(new.sha256()));
                     let what = format!("{name} ({after}) failed its dry run on {} ({unfit})", at.model());
-                    return Err(PluginError::Invalid(what));
+                    return Err(if unfit.is_passing() {
+                        PluginError::Unavailable(what)
+                    } else {
+                        PluginError::Invalid(what)
+                    });
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use sequor_core::Hooks;
 use sequor_core::policy::columns;
 use sequor_wasm::background::give_way;
-use sequor_wasm::call_error::CallError;
+use sequor_wasm::call_error::{CallError, CallFault};
 use sequor_wasm::journal::Level;
 
 use super::active_guest::{AT_ONCE, ActiveGuest, CALLS_AT_START, GuestCell};
@@ -38,6 +38,13 @@ pub enum Unfit {
     /// The load was unloaded meanwhile.
     #[error("the model was unloaded meanwhile")]
     Gone,
+}
+
+impl Unfit {
+    /// Whether a later try may succeed: the server has no room for another guest now.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Unfit::Failed { error, .. } if error.fault == CallFault::Full)
+    }
 }
 
 /// An instance that can decide, but gets no questions yet. If it is dropped, nothing changes.
@@ -145,8 +152,11 @@ impl SchedulerBinding {
 
     /// Replaces the version that serves by this one, if they differ.
     pub fn keep_to(self: &Arc<Self>, current: &Arc<dyn Source>) -> Result<(), Unfit> {
-        let same = self.source.lock().sha256() == current.sha256();
-        if same { Ok(()) } else { self.replace(current) }
+        if self.is_of_version(current) { Ok(()) } else { self.replace(current) }
+    }
+
+    pub fn is_of_version(&self, version: &Arc<dyn Source>) -> bool {
+        self.source.lock().sha256() == version.sha256()
     }
 
     /// Tests a version with the last recorded questions, on an instance of its own.

@@ -30,13 +30,22 @@ struct Rig {
     pins: Mutex<Vec<(PathBuf, String)>>,
     read_only: AtomicBool,
     events: Mutex<Vec<String>>,
+    /// Whether another operator asks for the same version while it is compiled.
+    asked_twice: AtomicBool,
 }
 
 impl Rig {
     /// A registry over this folder with the plug-in "p" in version "1".
     fn new(folder: &Path) -> Arc<Rig> {
         let rig = Arc::new(Rig::default());
-        let make = |_: &str, bytes: &[u8]| Ok(Arc::new(StandIn(String::from_utf8_lossy(bytes).into_owned())));
+        let at = Arc::downgrade(&rig);
+        let make = move |name: &str, bytes: &[u8]| {
+            let at = at.upgrade().unwrap();
+            if at.asked_twice.swap(false, Ordering::Relaxed) {
+                at.changes().replace(&*at, name, bytes.to_vec(), "another").unwrap();
+            }
+            Ok(Arc::new(StandIn(String::from_utf8_lossy(bytes).into_owned())))
+        };
         let folders = VersionFolders { plugins: Some(folder.to_owned()), components: None, is_name: |_| true };
         rig.changes.set(Changes::new(VersionRegistry::new(Box::new(make), folders))).unwrap();
         rig.changes().load("p", b"1".to_vec(), "one", || ()).unwrap();
@@ -57,6 +66,11 @@ impl Rig {
 
     fn events(&self) -> Vec<String> {
         std::mem::take(&mut *self.events.lock())
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let lines = self.changes().versions.with("p", |p| p.journal.after(0)).unwrap();
+        lines.into_iter().map(|line| line.message).collect()
     }
 
     fn note(&self, what: &str, change: &Change<'_, StandIn>) {
@@ -161,4 +175,35 @@ fn a_change_that_fails_at_any_step_leaves_everything_as_it_was() {
     *rig.unloadable.lock() = Some("m does not load: no graph".to_owned());
     fails("m does not load: no graph");
     assert_eq!(rig.events(), ["counted false", "counted false", "back 2 -> 3", "counted false"]);
+}
+
+/// A client whose first call timed out sends the same version again.
+#[test]
+fn a_replacement_that_another_caller_has_made_meanwhile_succeeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let rig = Rig::new(folder.path());
+    rig.asked_twice.store(true, Ordering::Relaxed);
+    rig.replace("2").unwrap();
+    assert_eq!((rig.current(), rig.events()), ("2".to_owned(), vec!["over 1 -> 2".into(), "counted true".into()]));
+}
+
+#[test]
+fn a_file_that_was_refused_for_a_passing_reason_is_tried_again_and_logged_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let rig = Rig::new(folder.path());
+    std::fs::write(folder.path().join("p.wasm"), "2").unwrap();
+    *rig.unfit.lock() = Some(PluginError::Unavailable("the server has no room".to_owned()));
+    for _ in 0..3 {
+        rig.changes().look(&*rig);
+        assert_eq!(rig.lines(), ["not replaced: the server has no room. 1 goes on serving."]);
+    }
+    assert_eq!(rig.events(), ["counted false"]);
+    *rig.unfit.lock() = None;
+    rig.changes().look(&*rig);
+    assert_eq!((rig.current(), rig.events()), ("2".to_owned(), vec!["over 1 -> 2".into(), "counted true".into()]));
+    // Any other reason stays.
+    *rig.unfit.lock() = Some(PluginError::Invalid("it does not fit m".to_owned()));
+    std::fs::write(folder.path().join("p.wasm"), "three").unwrap();
+    (0..3).for_each(|_| rig.changes().look(&*rig));
+    assert_eq!((rig.lines().len(), rig.events()), (2, vec!["counted false".to_owned()]));
 }

@@ -31,15 +31,16 @@ impl<W: World> Hashed for Component<W> {
 pub enum Origin<'a> {
     /// An operator. A parked plug-in serves again. `seen` is the print of the plug-in's file when the change began.
     Operator { by: &'a str, seen: Option<FilePrint> },
-    /// A changed file. A parked plug-in stays parked. The change never writes that file: a newer file may be there by now.
-    Folder,
+    /// A changed file. A parked plug-in stays parked. The change never writes that file: a newer file may be there by now. `again`: whether
+    /// this file was refused before for a passing reason.
+    Folder { again: bool },
 }
 
 impl<'a> Origin<'a> {
     fn by(self) -> &'a str {
         match self {
             Origin::Operator { by, .. } => by,
-            Origin::Folder => "plugins.dir",
+            Origin::Folder { .. } => "plugins.dir",
         }
     }
 
@@ -172,7 +173,8 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
         let _changing = self.changing.lock();
         let now = self.current(name)?;
         let (before, now) = (before.source.sha256(), now.source.sha256());
-        if now != before {
+        // Another call may have brought this very version, for example the first try of a client that did not wait for its answer.
+        if now != before && now != new.source.sha256() {
             let (before, now) = (short(before), short(now));
             return Err(PluginError::Conflict(format!(
                 "not replaced: meanwhile {now} has replaced {before} of {name}. If that one is not to serve, do this again"
@@ -207,7 +209,8 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
     // === the plug-in folder ===
 
     /// Checks the files of all known plug-ins. A changed file replaces the current version. If a model's file names another hash, it waits
-    /// until that changes. A bad file is logged.
+    /// until that changes. A file that is refused for a passing reason is tried again at the next
+    /// look. A bad file is logged.
     pub fn look(&self, at: &impl Places<S>) {
         let is_pinned = |name: &str, sha256: &str| other_pin(at, name, sha256).is_some();
         for name in self.versions.changed_files(is_pinned) {
@@ -221,14 +224,23 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
     fn take_file(&self, at: &impl Places<S>, name: &str) -> Result<(), PluginError> {
         let Some(file) = self.versions.file(name) else { return Ok(()) };
         let print = self.versions.print(name);
-        let component = std::fs::read(&file).map_err(|e| PluginError::Internal(format!("{}: {e}", file.display())))?;
-        let new = self.make(at, name, component)?;
+        let refused = self.versions.refused(name, print);
+        let again = refused.is_some();
+        let read = || std::fs::read(&file).map_err(|e| PluginError::Internal(format!("{}: {e}", file.display())));
+        let new = refused.map_or_else(|| self.make(at, name, read()?), Ok)?;
         let _changing = self.changing.lock();
         // An older file must not replace a newer one. The next look finds that the file has changed.
         if self.versions.print(name) != print {
             return Ok(());
         }
-        self.serve(at, name, &new, Origin::Folder)
+        match self.serve(at, name, &new, Origin::Folder { again }) {
+            Err(PluginError::Unavailable(why)) => {
+                self.versions.try_again(name, print, new);
+                // Said once.
+                if again { Ok(()) } else { Err(PluginError::Unavailable(why)) }
+            }
+            taken => taken,
+        }
     }
 
     // === a change ===
@@ -260,6 +272,9 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
         let old = self.current(name)?;
         let made = self.carry_out(at, &Change { name, origin, old: &old, new });
         let (before, after, by) = (old.source.sha256(), new.source.sha256(), origin.by());
+        if let (Origin::Folder { again: true }, Err(PluginError::Unavailable(_))) = (origin, &made) {
+            return made.map(drop);
+        }
         at.count(name, made.is_ok());
         let pinned = made.inspect_err(|why| PluginChange::new(what, name, by).refused(before, after, why))?;
         PluginChange::new(what, name, by).record(before, after);
