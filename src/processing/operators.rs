@@ -88,16 +88,17 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
 
     fn park(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
         let current = self.changes().current(name)?.source;
-        for place in self.places(name) {
-            place.health().park(format!("an operator has parked {name}"));
-        }
+        self.park_places(name, &format!("an operator has parked {name}"));
         PluginChange::new("park", name, by).record(current.sha256(), current.sha256());
         self.show(name)
     }
 
     fn unpark(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
         let current = self.changes().current(name)?.source;
-        self.places(name).iter().for_each(|place| place.health().forgive(true));
+        for place in self.places(name) {
+            let health = place.health();
+            health.unpark(health.parkings());
+        }
         PluginChange::new("unpark", name, by).record(current.sha256(), current.sha256());
         self.show(name)
     }

@@ -59,17 +59,28 @@ struct PlaceRegistryState<P: PluginPlace> {
     metrics: Metrics,
     changes: PlacedChanges<P>,
     places: Mutex<Vec<Weak<P>>>,
-    /// Places that must stay parked when their models are loaded again.
-    stays_parked: Mutex<Vec<ParkedPlace>>,
+    /// The change that loads models again, while it does.
+    reloading: Mutex<Option<ReloadingChange<P>>>,
     models: OnceLock<Box<dyn PlaceModels>>,
 }
 
-/// A plug-in that is parked at a model, and the reason.
-#[derive(Clone)]
-struct ParkedPlace {
+/// A change that loads models again. It decides where the plug-in stays parked.
+struct ReloadingChange<P> {
     plugin: String,
-    model: String,
-    why: String,
+    /// Whether strikes before the new load count: a plug-in that they have parked stays parked.
+    keeps_strikes: bool,
+    /// The number of parkings by operators at each place when the change began. The plug-in stays parked where operators have parked it since.
+    began: Vec<(Arc<P>, u64)>,
+}
+
+impl<P: PluginPlace> ReloadingChange<P> {
+    /// Why the new load in place of this one is parked from its beginning.
+    fn parks_after(&self, before: &Arc<P>) -> Option<String> {
+        let began =
+            self.began.iter().find(|(place, _)| Arc::ptr_eq(place, before)).map_or(0, |(_, parkings)| *parkings);
+        let health = before.health();
+        health.parked().filter(|_| self.keeps_strikes || health.parkings() > began)
+    }
 }
 
 impl<P: PluginPlace> Clone for PlaceRegistry<P> {
@@ -103,7 +114,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             metrics,
             changes,
             places: Mutex::default(),
-            stays_parked: Mutex::default(),
+            reloading: Mutex::default(),
             models: OnceLock::new(),
         }))
     }
@@ -142,30 +153,50 @@ impl<P: PluginPlace> PlaceRegistry<P> {
         P::metrics(&self.0.metrics, name)
     }
 
-    /// Registers the places of a load. If the version changed while they were configured, they get the current one. If a changed file
-    /// caused the load, places that were parked stay parked.
+    /// Registers the places of a load. If the version changed while they were configured, they get the current one. If a change of versions
+    /// caused the load, places may stay parked.
     pub fn attach(&self, places: &[Arc<P>]) -> Result<(), String> {
-        self.0.places.lock().extend(places.iter().map(Arc::downgrade));
+        let mut all = self.0.places.lock();
         for place in places {
-            let is_here = |parked: &&ParkedPlace| parked.plugin == place.name() && parked.model == place.model();
-            if let Some(parked) = self.0.stays_parked.lock().iter().find(is_here) {
-                place.health().park(parked.why.clone());
+            if let Some(why) = self.stays_parked(&all, place) {
+                place.health().park(why);
             }
         }
+        all.extend(places.iter().map(Arc::downgrade));
+        drop(all);
         places.iter().try_for_each(|place| self.catch_up(place))
+    }
+
+    /// Why a place of a new load is parked from the beginning, if a change of versions causes the load.
+    fn stays_parked(&self, all: &[Weak<P>], place: &P) -> Option<String> {
+        let reloading = self.0.reloading.lock();
+        let reloading = reloading.as_ref().filter(|change| change.plugin == place.name())?;
+        let is_before =
+            |other: &Arc<P>| other.name() == place.name() && other.model() == place.model() && !other.is_retired();
+        all.iter().filter_map(Weak::upgrade).filter(is_before).find_map(|before| reloading.parks_after(&before))
+    }
+
+    /// Parks a plug-in wherever it serves.
+    pub(super) fn park_places(&self, name: &str, why: &str) {
+        // Under this lock. Otherwise a load that registers now might neither be parked here nor see that its predecessor is.
+        let all = self.0.places.lock();
+        let places = all.iter().filter_map(Weak::upgrade).filter(|place| place.name() == name);
+        places.for_each(|place| place.health().park(why.to_owned()));
     }
 
     /// Switches a place to the current version, if it was made for another one.
     fn catch_up(&self, place: &Arc<P>) -> Result<(), String> {
-        let current = self.find(place.name()).map_err(|error| error.to_string())?;
-        if current.sha256() == place.sha256() {
-            return Ok(());
+        // Until they agree: a version may have replaced the one that this place was tried with.
+        loop {
+            let current = self.find(place.name()).map_err(|error| error.to_string())?;
+            if current.sha256() == place.sha256() {
+                return Ok(());
+            }
+            match place.try_version(&current)? {
+                Replacement::InPlace(version) => place.take_over(version),
+                Replacement::NewLoad => return Err(format!("{} was replaced meanwhile", place.name())),
+            }
         }
-        match place.try_version(&current)? {
-            Replacement::InPlace(version) => place.take_over(version, false),
-            Replacement::NewLoad => return Err(format!("{} was replaced meanwhile", place.name())),
-        }
-        Ok(())
     }
 
     // === the plug-in folder ===
@@ -184,17 +215,21 @@ impl<P: PluginPlace> PlaceRegistry<P> {
 
     // === a change ===
 
-    fn reload_all(&self, models: &BTreeSet<String>) -> Result<(), String> {
+    fn reload_model(&self, model: &str) -> Result<(), String> {
         let Some(reach) = self.0.models.get() else { return Ok(()) };
-        models.iter().try_for_each(|model| reach.reload(model).map_err(|why| format!("{model} does not load: {why}")))
+        reach.reload(model).map_err(|why| format!("{model} does not load: {why}"))
     }
 
-    /// Switches the places that a change has not seen to the current version. Returns those that it does not fit.
-    fn catch_up_unseen(&self, name: &str, seen: &[Arc<P>]) -> Vec<(Arc<P>, String)> {
-        let is_seen = |place: &Arc<P>| seen.iter().any(|seen| Arc::ptr_eq(seen, place));
-        let unseen = self.places(name).into_iter().filter(|place| !is_seen(place));
-        let misfit = |place: Arc<P>| Some((self.catch_up(&place).err().filter(|_| !place.is_retired())?, place));
-        unseen.filter_map(misfit).map(|(why, place)| (place, why)).collect()
+    /// Switches these places to the current version. Models where it cannot take over are loaded again. What fails is logged.
+    fn catch_up_all(&self, name: &str, places: impl Iterator<Item = Arc<P>>) {
+        let misfits = places.filter(|place| !place.is_retired() && self.catch_up(place).is_err());
+        let models: BTreeSet<String> = misfits.map(|place| place.model().to_owned()).collect();
+        for model in &models {
+            if let Err(why) = self.reload_model(model) {
+                let serves = self.find(name).map(|current| short(current.sha256()).to_owned()).unwrap_or_default();
+                tracing::error!(plugin = name, model, "{serves} serves at all models but this one: {why}");
+            }
+        }
     }
 
     /// The places where a plug-in serves.
@@ -226,85 +261,75 @@ impl<P: PluginPlace> Places<Component<P::World>> for PlaceRegistry<P> {
     }
 
     fn prepare(&self, change: &Change<'_, Component<P::World>>) -> Result<ReplacementPlan<P>, PluginError> {
-        let (seen, new) = (self.places(change.name), &change.new.source);
-        let mut plan =
-            ReplacementPlan { in_place: Vec::new(), reloads: BTreeSet::new(), parked: parked(&seen), seen: Vec::new() };
-        for place in &seen {
+        let new = &change.new.source;
+        let parkings = |place: Arc<P>| (Arc::clone(&place), place.health().parkings());
+        let mut seen: Vec<_> = self.places(change.name).into_iter().map(parkings).collect();
+        let mut plan = ReplacementPlan { in_place: Vec::new(), reloads: BTreeSet::new(), seen: Vec::new() };
+        for (place, parkings) in &seen {
             match place.try_version(new) {
-                Ok(Replacement::InPlace(version)) => plan.in_place.push((Arc::clone(place), version)),
+                Ok(Replacement::InPlace(version)) => plan.in_place.push((Arc::clone(place), version, *parkings)),
                 // Its sequences finish on the version with which they began.
-                Ok(Replacement::NewLoad) if place.is_retired() => {}
+                Ok(Replacement::NewLoad) | Err(_) if place.is_retired() => {}
                 Ok(Replacement::NewLoad) => drop(plan.reloads.insert(place.model().to_owned())),
-                Err(_) if place.is_retired() => {}
                 Err(why) => {
                     let (name, after, model) = (change.name, short(new.sha256()), place.model());
                     return Err(PluginError::Invalid(format!("{name} ({after}) does not fit {model}: {why}")));
                 }
             }
         }
+        seen.retain(|(place, _)| !place.is_retired());
         plan.seen = seen;
         Ok(plan)
     }
 
     fn reload(&self, change: &Change<'_, Component<P::World>>, plan: &ReplacementPlan<P>) -> Result<(), String> {
-        if !change.origin.is_operator() {
-            self.0.stays_parked.lock().clone_from(&plan.parked);
-        }
-        self.reload_all(&plan.reloads)
+        let (plugin, keeps_strikes) = (change.name.to_owned(), !change.origin.is_operator());
+        *self.0.reloading.lock() = Some(ReloadingChange { plugin, keeps_strikes, began: plan.seen.clone() });
+        plan.reloads.iter().try_for_each(|model| self.reload_model(model))
     }
 
-    /// Restores the old version at models that were loaded with another one: those that were reloaded, and those that were loaded for other
-    /// reasons meanwhile.
+    /// Restores the old version at all places that have another one by now: those that were loaded again, and those that took it over
+    /// meanwhile for other reasons.
     fn go_back(&self, change: &Change<'_, Component<P::World>>, plan: ReplacementPlan<P>) {
-        *self.0.stays_parked.lock() = plan.parked;
-        let name = change.name;
-        let is_changed = |place: &&Arc<P>| !place.is_retired() && place.sha256() != change.old.source.sha256();
+        let (name, plugin) = (change.name, change.name.to_owned());
+        *self.0.reloading.lock() = Some(ReloadingChange { plugin, keeps_strikes: false, began: Vec::new() });
+        // The change has unparked loads that took the place of parked ones.
         let places = self.places(name);
-        let changed = places.iter().filter(is_changed).map(|place| place.model().to_owned());
-        let mut changed: BTreeSet<String> = changed.filter(|model| plan.reloads.contains(model)).collect();
-        // A place where the old version cannot take over needs a new load.
-        changed.extend(self.catch_up_unseen(name, &plan.seen).into_iter().map(|(place, _)| place.model().to_owned()));
-        let restored = changed.iter().map(|model| self.reload_all(&BTreeSet::from([model.clone()])));
-        for why in restored.filter_map(Result::err) {
-            tracing::error!(plugin = name, "the version before does not serve everywhere: {why}");
+        for (seen, _) in &plan.seen {
+            let Some(why) = seen.health().parked() else { continue };
+            let after = places.iter().filter(|place| place.model() == seen.model() && !place.is_retired());
+            after.for_each(|place| place.health().park(why.clone()));
         }
-        self.0.stays_parked.lock().clear();
+        self.catch_up_all(name, places.into_iter());
+        *self.0.reloading.lock() = None;
     }
 
     fn take_over(&self, change: &Change<'_, Component<P::World>>, plan: ReplacementPlan<P>) {
-        self.0.stays_parked.lock().clear();
-        for (place, version) in plan.in_place {
-            place.take_over(version, change.origin.is_operator());
+        for (place, version, parkings) in plan.in_place {
+            place.take_over(version);
+            if change.origin.is_operator() {
+                place.health().unpark(parkings);
+            }
         }
         // A load may have started with the old version after `seen` was taken.
-        for (place, why) in self.catch_up_unseen(change.name, &plan.seen) {
-            tracing::error!(plugin = change.name, model = place.model(), "the version before goes on: {why}");
-        }
+        let is_new = |place: &Arc<P>| !plan.seen.iter().any(|(seen, _)| Arc::ptr_eq(seen, place));
+        self.catch_up_all(change.name, self.places(change.name).into_iter().filter(is_new));
+        *self.0.reloading.lock() = None;
     }
 }
 
 /// How a version replaces another.
 pub struct ReplacementPlan<P: PluginPlace> {
-    in_place: Vec<(Arc<P>, Arc<P::Version>)>,
+    /// Each with the number of its parkings when the change began.
+    in_place: Vec<(Arc<P>, Arc<P::Version>, u64)>,
     /// Models to load again.
     reloads: BTreeSet<String>,
-    /// Where the plug-in was parked when the change began.
-    parked: Vec<ParkedPlace>,
-    /// The places for which it was made.
-    seen: Vec<Arc<P>>,
+    /// The places that take new sequences, with the same numbers.
+    seen: Vec<(Arc<P>, u64)>,
 }
 
 impl<P: PluginPlace> fmt::Debug for ReplacementPlan<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReplacementPlan").field("reloads", &self.reloads).finish_non_exhaustive()
     }
-}
-
-/// The places that are parked and not retired.
-fn parked<P: PluginPlace>(places: &[Arc<P>]) -> Vec<ParkedPlace> {
-    let parked = |place: &Arc<P>| {
-        let why = place.health().parked().filter(|_| !place.is_retired())?;
-        Some(ParkedPlace { plugin: place.name().to_owned(), model: place.model().to_owned(), why })
-    };
-    places.iter().filter_map(parked).collect()
 }

@@ -68,6 +68,15 @@ struct LoadedModels {
     succeed: Mutex<VecDeque<bool>>,
     /// A model that another thread loads for the first time during the next load.
     beside: Mutex<Option<&'static str>>,
+    /// What another thread does during the next change: before the new version is the current one, and before the next load.
+    in_trial: Mutex<Option<Meanwhile>>,
+    in_reload: Mutex<Option<Meanwhile>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Meanwhile {
+    Parks,
+    Loads(&'static str),
 }
 
 /// The models, in the form that the registry takes.
@@ -80,6 +89,7 @@ impl NamingFiles for LoadedModelsOf {
     }
 
     fn pin(&self, _: &str, _: &str) -> Result<Vec<PinnedFile>, String> {
+        self.0.acts(&self.0.in_trial);
         Ok(Vec::new())
     }
 
@@ -91,6 +101,7 @@ impl PlaceModels for LoadedModelsOf {
         if let Some(beside) = self.0.beside.lock().take() {
             self.0.load(beside);
         }
+        self.0.acts(&self.0.in_reload);
         if !self.0.succeed.lock().pop_front().unwrap_or(true) {
             return Err("no graph".to_owned());
         }
@@ -110,6 +121,14 @@ impl LoadedModels {
 
     fn registry(&self) -> &ProcessorRegistry {
         self.registry.get().unwrap()
+    }
+
+    fn acts(&self, does: &Mutex<Option<Meanwhile>>) {
+        match does.lock().take() {
+            None => {}
+            Some(Meanwhile::Parks) => drop(self.registry().park("guest", "another").unwrap()),
+            Some(Meanwhile::Loads(model)) => self.load(model),
+        }
     }
 
     /// The models that take new sequences, each with the hash of its version.
@@ -344,6 +363,37 @@ fn a_failed_version_is_taken_back_from_a_model_that_loaded_with_it_meanwhile() {
     models.succeed.lock().push_back(false);
     registry.replace("guest", wider("16B"), "local").unwrap_err();
     assert_eq!(models.serving(), [("m".to_owned(), first.clone()), ("n".to_owned(), first)]);
+}
+
+#[test]
+fn a_plug_in_that_is_parked_during_its_replacement_stays_parked() {
+    let in_place = || component(ProcessorWat { post: COUNT, ..ProcessorWat::default() });
+    for was_parked in [false, true] {
+        for (new, in_trial) in [(in_place(), true), (wider("16B"), true), (wider("16B"), false)] {
+            let models = LoadedModels::new(PlaceRules { strikes: 3, ..PlaceRules::default() });
+            let registry = models.registry();
+            registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+            models.load("m");
+            if was_parked {
+                registry.park("guest", "local").unwrap();
+            }
+            *if in_trial { &models.in_trial } else { &models.in_reload }.lock() = Some(Meanwhile::Parks);
+            let shown = registry.replace("guest", new, "local").unwrap();
+            assert_eq!(models.serving(), [("m".to_owned(), shown.sha256)]);
+            assert_eq!(models.parked().as_deref(), Some("an operator has parked guest"), "{was_parked} {in_trial}");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_began_to_load_before_the_replacement_gets_the_new_version_too() {
+    let models = LoadedModels::new(PlaceRules { strikes: 3, ..PlaceRules::default() });
+    let registry = models.registry();
+    registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+    models.load("m");
+    *models.in_trial.lock() = Some(Meanwhile::Loads("n"));
+    let new = registry.replace("guest", wider("16B"), "local").unwrap().sha256;
+    assert_eq!(models.serving(), [("m".to_owned(), new.clone()), ("n".to_owned(), new)]);
 }
 
 /// A registry over this folder. Versions that contain the marker wait for the test: it hears of each, and then lets it go on.
