@@ -25,7 +25,7 @@
 //!
 //! | lock | held by | for |
 //! |---|---|---|
-//! | `changing` | an operator's change of plug-ins or bindings; not `park` | one change, including its compilation and dry run |
+//! | `changing` | a change of plug-ins or bindings; not `park` | one change, including its dry run; nothing is compiled under it |
 //! | a model's gate | a thread that loads or attaches | one load, including its first guest |
 //! | `making` of a binding | a thread that starts a guest or puts it in place; not `park` | one start, including the events sent to the new guest |
 //! | the cell of an active guest | a thread that calls the guest | one call |

@@ -216,12 +216,22 @@ impl Registry {
     pub fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
         self.change(|| {
             let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
+            let unpark = PluginChange::new("unpark", name, by.0);
+            let (mut serves, mut stays) = (Vec::new(), Vec::new());
             for at in self.bindings_of(name).iter().filter(|at| at.state() == BindingState::Parked) {
-                at.unpark()
-                    .map_err(|unfit| PluginError::Invalid(format!("{name} stays parked on {}: {unfit}", at.model())))?;
+                match at.unpark() {
+                    Ok(()) => serves.push(at.model().to_owned()),
+                    Err(unfit) => stays.push(format!("{}: {unfit}", at.model())),
+                }
             }
-            PluginChange::new("unpark", name, by.0).record(&sha256, &sha256);
-            self.show(name)
+            if stays.is_empty() {
+                unpark.record(&sha256, &sha256);
+                return self.show(name);
+            }
+            serves.iter().for_each(|model| unpark.at(model).record(&sha256, &sha256));
+            let error = PluginError::Invalid(format!("{name} stays parked on {}", stays.join("; ")));
+            unpark.refused(&sha256, &sha256, &error);
+            Err(error)
         })
     }
 
