@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use sequor_wasm::changes::{Change, Changes, NamingFiles, Places, short};
+use sequor_wasm::changes::{NamingFiles, VersionChange, VersionChanges, VersionPlaces, short};
 use sequor_wasm::component::Component;
 use sequor_wasm::folder_watch;
 use sequor_wasm::grants::GrantTable;
@@ -29,7 +29,7 @@ pub type ProcessorRegistry = PlaceRegistry<ChainLink>;
 pub type MakePlaced<P> = MakeVersion<Component<<P as PluginPlace>::World>>;
 
 /// The versions of the plug-ins of these places.
-type PlacedChanges<P> = Changes<Component<<P as PluginPlace>::World>, Arc<PluginMetrics>>;
+type PlacedChanges<P> = VersionChanges<Component<<P as PluginPlace>::World>, Arc<PluginMetrics>>;
 
 /// The server's settings for all plug-ins of a world.
 #[derive(Debug, Clone, Default)]
@@ -107,7 +107,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
             components: rules.components.clone(),
             is_name: crate::config::model::is_plugin_name,
         };
-        let changes = Changes::new(VersionRegistry::new(make, folders));
+        let changes = VersionChanges::new(VersionRegistry::new(make, folders));
         PlaceRegistry(Arc::new(PlaceRegistryState {
             rules,
             clock,
@@ -240,7 +240,7 @@ impl<P: PluginPlace> PlaceRegistry<P> {
     }
 }
 
-impl<P: PluginPlace> Places<Component<P::World>> for PlaceRegistry<P> {
+impl<P: PluginPlace> VersionPlaces<Component<P::World>> for PlaceRegistry<P> {
     type Ready = ReplacementPlan<P>;
 
     fn files(&self) -> Option<&dyn NamingFiles> {
@@ -260,7 +260,7 @@ impl<P: PluginPlace> Places<Component<P::World>> for PlaceRegistry<P> {
         self.metrics(plugin).replaced(ok);
     }
 
-    fn prepare(&self, change: &Change<'_, Component<P::World>>) -> Result<ReplacementPlan<P>, PluginError> {
+    fn prepare(&self, change: &VersionChange<'_, Component<P::World>>) -> Result<ReplacementPlan<P>, PluginError> {
         let new = &change.new.source;
         let parkings = |place: Arc<P>| (Arc::clone(&place), place.health().parkings());
         let mut seen: Vec<_> = self.places(change.name).into_iter().map(parkings).collect();
@@ -282,7 +282,7 @@ impl<P: PluginPlace> Places<Component<P::World>> for PlaceRegistry<P> {
         Ok(plan)
     }
 
-    fn reload(&self, change: &Change<'_, Component<P::World>>, plan: &ReplacementPlan<P>) -> Result<(), String> {
+    fn reload(&self, change: &VersionChange<'_, Component<P::World>>, plan: &ReplacementPlan<P>) -> Result<(), String> {
         let (plugin, keeps_strikes) = (change.name.to_owned(), !change.origin.is_operator());
         *self.0.reloading.lock() = Some(ReloadingChange { plugin, keeps_strikes, began: plan.seen.clone() });
         plan.reloads.iter().try_for_each(|model| self.reload_model(model))
@@ -290,7 +290,7 @@ impl<P: PluginPlace> Places<Component<P::World>> for PlaceRegistry<P> {
 
     /// Restores the old version at all places that have another one by now: those that were loaded again, and those that took it over
     /// meanwhile for other reasons.
-    fn go_back(&self, change: &Change<'_, Component<P::World>>, plan: ReplacementPlan<P>) {
+    fn go_back(&self, change: &VersionChange<'_, Component<P::World>>, plan: ReplacementPlan<P>) {
         let (name, plugin) = (change.name, change.name.to_owned());
         *self.0.reloading.lock() = Some(ReloadingChange { plugin, keeps_strikes: false, began: Vec::new() });
         // The change has unparked loads that took the place of parked ones.
@@ -304,7 +304,7 @@ impl<P: PluginPlace> Places<Component<P::World>> for PlaceRegistry<P> {
         *self.0.reloading.lock() = None;
     }
 
-    fn take_over(&self, change: &Change<'_, Component<P::World>>, plan: ReplacementPlan<P>) {
+    fn take_over(&self, change: &VersionChange<'_, Component<P::World>>, plan: ReplacementPlan<P>) {
         for (place, version, parkings) in plan.in_place {
             place.take_over(version);
             if change.origin.is_operator() {

@@ -9,7 +9,7 @@ use crate::config::model::LoadFacts;
 use crate::sync::Mutex;
 use sequor_core::Time;
 use sequor_wasm::audit::PluginChange;
-use sequor_wasm::changes::{Changes, Hashed, NamingFiles};
+use sequor_wasm::changes::{Hashed, NamingFiles, VersionChanges};
 use sequor_wasm::journal::LogLine;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::versions::{FileBefore, FilePrint, MakeVersion, VersionFolders, VersionRegistry, VersionedPlugin};
@@ -82,7 +82,7 @@ pub(super) struct Inner {
     metrics: Metrics,
     maintenance: Arc<Maintenance>,
     /// Its lock is also held for a change of bindings.
-    changes: Changes<dyn Source, Arc<PluginMetrics>>,
+    changes: VersionChanges<dyn Source, Arc<PluginMetrics>>,
     bindings: Mutex<Vec<Arc<SchedulerBinding>>>,
     /// The models' files that name plug-ins, once set.
     pub(super) named: OnceLock<Box<dyn NamingFiles>>,
@@ -134,7 +134,7 @@ impl Registry {
             components: rules.components.clone(),
             is_name: crate::config::model::is_plugin_name,
         };
-        let changes = Changes::new(VersionRegistry::new(loader, folders));
+        let changes = VersionChanges::new(VersionRegistry::new(loader, folders));
         let (bindings, named) = (Mutex::default(), OnceLock::new());
         let inner = Inner { rules, shared, metrics, maintenance, changes, bindings, named };
         let inner = Arc::new(inner);

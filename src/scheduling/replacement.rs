@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sequor_wasm::changes::{Change, NamingFiles, Places, short};
+use sequor_wasm::changes::{NamingFiles, VersionChange, VersionPlaces, short};
 
 use super::binding::SchedulerBinding;
 use super::guest::Source;
@@ -14,7 +14,7 @@ use super::startup::{Parked, Successor, Unfit};
 /// Bindings, each with its tested guest of the new version. `None` if the binding stays parked.
 type Opened = Vec<(Arc<SchedulerBinding>, Option<Successor>)>;
 
-impl Places<dyn Source> for Registry {
+impl VersionPlaces<dyn Source> for Registry {
     type Ready = Opened;
 
     const UNSAVED: &'static str =
@@ -37,7 +37,7 @@ impl Places<dyn Source> for Registry {
         self.metrics_of(plugin).replaced(ok);
     }
 
-    fn prepare(&self, change: &Change<'_, dyn Source>) -> Result<Opened, PluginError> {
+    fn prepare(&self, change: &VersionChange<'_, dyn Source>) -> Result<Opened, PluginError> {
         // After a changed file, a parked plug-in stays parked, because no operator has unparked it.
         let parked = if change.origin.is_operator() { Parked::Decides } else { Parked::Stays };
         let new = &change.new.source;
@@ -61,7 +61,7 @@ impl Places<dyn Source> for Registry {
         Ok(opened)
     }
 
-    fn take_over(&self, change: &Change<'_, dyn Source>, ready: Opened) {
+    fn take_over(&self, change: &VersionChange<'_, dyn Source>, ready: Opened) {
         let new = &change.new.source;
         ready.into_iter().for_each(|(at, instance)| at.take_over(new, instance));
         // Loads that began during the change read the current version too early, and were listed too late.

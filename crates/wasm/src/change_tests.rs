@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::changes::{Change, Changes, Hashed, NamingFiles, PinnedFile, Places};
+use super::changes::{Hashed, NamingFiles, PinnedFile, VersionChange, VersionChanges, VersionPlaces};
 use super::plugin_error::PluginError;
 use super::versions::{VersionFolders, VersionRegistry};
 
@@ -23,7 +23,7 @@ impl Hashed for StandIn {
 /// Stand-in places, and what happened there.
 #[derive(Debug, Default)]
 struct Rig {
-    changes: OnceLock<Changes<StandIn, ()>>,
+    changes: OnceLock<VersionChanges<StandIn, ()>>,
     /// Why the next versions cannot serve, and why models do not load.
     unfit: Mutex<Option<PluginError>>,
     unloadable: Mutex<Option<String>>,
@@ -47,12 +47,12 @@ impl Rig {
             Ok(Arc::new(StandIn(String::from_utf8_lossy(bytes).into_owned())))
         };
         let folders = VersionFolders { plugins: Some(folder.to_owned()), components: None, is_name: |_| true };
-        rig.changes.set(Changes::new(VersionRegistry::new(Box::new(make), folders))).unwrap();
+        rig.changes.set(VersionChanges::new(VersionRegistry::new(Box::new(make), folders))).unwrap();
         rig.changes().load("p", b"1".to_vec(), "one", || ()).unwrap();
         rig
     }
 
-    fn changes(&self) -> &Changes<StandIn, ()> {
+    fn changes(&self) -> &VersionChanges<StandIn, ()> {
         self.changes.get().unwrap()
     }
 
@@ -73,7 +73,7 @@ impl Rig {
         lines.into_iter().map(|line| line.message).collect()
     }
 
-    fn note(&self, what: &str, change: &Change<'_, StandIn>) {
+    fn note(&self, what: &str, change: &VersionChange<'_, StandIn>) {
         self.events.lock().push(format!("{what} {} -> {}", change.old.source.0, change.new.source.0));
     }
 }
@@ -99,7 +99,7 @@ impl NamingFiles for Rig {
     }
 }
 
-impl Places<StandIn> for Rig {
+impl VersionPlaces<StandIn> for Rig {
     type Ready = ();
 
     fn files(&self) -> Option<&dyn NamingFiles> {
@@ -118,21 +118,21 @@ impl Places<StandIn> for Rig {
         self.events.lock().push(format!("counted {ok}"));
     }
 
-    fn prepare(&self, _: &Change<'_, StandIn>) -> Result<(), PluginError> {
+    fn prepare(&self, _: &VersionChange<'_, StandIn>) -> Result<(), PluginError> {
         self.unfit.lock().clone().map_or(Ok(()), Err)
     }
 
-    fn reload(&self, change: &Change<'_, StandIn>, (): &()) -> Result<(), String> {
+    fn reload(&self, change: &VersionChange<'_, StandIn>, (): &()) -> Result<(), String> {
         assert_eq!(self.current(), change.new.source.0, "models that load find the new version");
         self.unloadable.lock().clone().map_or(Ok(()), Err)
     }
 
-    fn go_back(&self, change: &Change<'_, StandIn>, (): ()) {
+    fn go_back(&self, change: &VersionChange<'_, StandIn>, (): ()) {
         assert_eq!(self.current(), change.old.source.0, "models that load find the old version");
         self.note("back", change);
     }
 
-    fn take_over(&self, change: &Change<'_, StandIn>, (): ()) {
+    fn take_over(&self, change: &VersionChange<'_, StandIn>, (): ()) {
         self.note("over", change);
     }
 }

@@ -1,7 +1,7 @@
 //! Changes of versions: operators load, replace, roll back and unload plug-ins, and a changed file replaces the version that serves.
 //!
-//! Changes run one after the other, and each writes one audit line. A new version replaces the old one at all [`Places`] of a plug-in, or at
-//! none. Each step before the last one can fail, and then the steps before it are undone.
+//! Changes run one after the other, and each writes one audit line. A new version replaces the old one at all [`VersionPlaces`] of a plug-in,
+//! or at none. Each step before the last one can fail, and then the steps before it are undone.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl<W: World> Hashed for Component<W> {
 
 /// The source of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin<'a> {
+pub enum ChangeOrigin<'a> {
     /// An operator. A parked plug-in serves again. `seen` is the print of the plug-in's file when the change began.
     Operator { by: &'a str, seen: Option<FilePrint> },
     /// A changed file. A parked plug-in stays parked. The change never writes that file: a newer file may be there by now. `again`: whether
@@ -36,24 +36,24 @@ pub enum Origin<'a> {
     Folder { again: bool },
 }
 
-impl<'a> Origin<'a> {
+impl<'a> ChangeOrigin<'a> {
     fn by(self) -> &'a str {
         match self {
-            Origin::Operator { by, .. } => by,
-            Origin::Folder { .. } => "plugins.dir",
+            ChangeOrigin::Operator { by, .. } => by,
+            ChangeOrigin::Folder { .. } => "plugins.dir",
         }
     }
 
     pub fn is_operator(self) -> bool {
-        matches!(self, Origin::Operator { .. })
+        matches!(self, ChangeOrigin::Operator { .. })
     }
 }
 
 /// The replacement of a version by another.
 #[derive(Debug)]
-pub struct Change<'a, S: ?Sized> {
+pub struct VersionChange<'a, S: ?Sized> {
     pub name: &'a str,
-    pub origin: Origin<'a>,
+    pub origin: ChangeOrigin<'a>,
     pub old: &'a Version<S>,
     pub new: &'a Version<S>,
 }
@@ -80,7 +80,7 @@ pub trait NamingFiles: Send + Sync {
 }
 
 /// The places where the plug-ins of one registry serve.
-pub trait Places<S: ?Sized> {
+pub trait VersionPlaces<S: ?Sized> {
     /// Tried guests of a new version, for all places. If it is dropped, nothing has changed.
     type Ready;
 
@@ -99,31 +99,31 @@ pub trait Places<S: ?Sized> {
     fn count(&self, plugin: &str, ok: bool);
 
     /// Tries the new version for each place. The error is the reason only.
-    fn prepare(&self, change: &Change<'_, S>) -> Result<Self::Ready, PluginError>;
+    fn prepare(&self, change: &VersionChange<'_, S>) -> Result<Self::Ready, PluginError>;
 
     /// Loads those models again where the new version, which is the current one by now, cannot take over. The error is the reason only.
-    fn reload(&self, _: &Change<'_, S>, _: &Self::Ready) -> Result<(), String> {
+    fn reload(&self, _: &VersionChange<'_, S>, _: &Self::Ready) -> Result<(), String> {
         Ok(())
     }
 
-    /// Undoes a failed [`Places::reload`]. The old version is the current one again, and all files are as before.
-    fn go_back(&self, _: &Change<'_, S>, _: Self::Ready) {}
+    /// Undoes a failed [`VersionPlaces::reload`]. The old version is the current one again, and all files are as before.
+    fn go_back(&self, _: &VersionChange<'_, S>, _: Self::Ready) {}
 
-    /// Lets the new version serve at all places, also at those that came since [`Places::prepare`]. This cannot fail.
-    fn take_over(&self, change: &Change<'_, S>, ready: Self::Ready);
+    /// Lets the new version serve at all places, also at those that came since [`VersionPlaces::prepare`]. This cannot fail.
+    fn take_over(&self, change: &VersionChange<'_, S>, ready: Self::Ready);
 }
 
 /// The versions of a registry, and their changes.
 #[derive(Debug)]
-pub struct Changes<S: ?Sized, X> {
+pub struct VersionChanges<S: ?Sized, X> {
     pub versions: VersionRegistry<S, X>,
     /// Locked for one change. A thread that holds a model's gate must not take this lock. Nothing is compiled under it.
     changing: Mutex<()>,
 }
 
-impl<S: Hashed + ?Sized, X> Changes<S, X> {
-    pub fn new(versions: VersionRegistry<S, X>) -> Changes<S, X> {
-        Changes { versions, changing: Mutex::default() }
+impl<S: Hashed + ?Sized, X> VersionChanges<S, X> {
+    pub fn new(versions: VersionRegistry<S, X>) -> VersionChanges<S, X> {
+        VersionChanges { versions, changing: Mutex::default() }
     }
 
     /// Calls `change` while no version can be replaced.
@@ -167,7 +167,13 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
     }
 
     /// Replaces the current version.
-    pub fn replace(&self, at: &impl Places<S>, name: &str, component: Vec<u8>, by: &str) -> Result<(), PluginError> {
+    pub fn replace(
+        &self,
+        at: &impl VersionPlaces<S>,
+        name: &str,
+        component: Vec<u8>,
+        by: &str,
+    ) -> Result<(), PluginError> {
         let (before, seen) = (self.current(name)?, self.versions.print(name));
         let new = self.make(at, name, component)?;
         let _changing = self.changing.lock();
@@ -180,18 +186,18 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
                 "not replaced: meanwhile {now} has replaced {before} of {name}. If that one is not to serve, do this again"
             )));
         }
-        self.serve(at, name, &new, Origin::Operator { by, seen })
+        self.serve(at, name, &new, ChangeOrigin::Operator { by, seen })
     }
 
     /// Replaces the current version with the previous one.
-    pub fn rollback(&self, at: &impl Places<S>, name: &str, by: &str) -> Result<(), PluginError> {
+    pub fn rollback(&self, at: &impl VersionPlaces<S>, name: &str, by: &str) -> Result<(), PluginError> {
         let _changing = self.changing.lock();
         let current = self.current(name)?;
         let previous = self.versions.with(name, |plugin| plugin.previous.clone()).flatten();
         let nothing = || format!("{name} has no version before {}", short(current.source.sha256()));
         let previous = previous.ok_or_else(|| PluginError::Absent(nothing()))?;
         let seen = self.versions.print(name);
-        self.deploy(at, "rollback", name, &previous, Origin::Operator { by, seen })
+        self.deploy(at, "rollback", name, &previous, ChangeOrigin::Operator { by, seen })
     }
 
     /// Removes a plug-in, unless `in_use` returns the reason why it must stay.
@@ -211,7 +217,7 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
     /// Checks the files of all known plug-ins. A changed file replaces the current version. If a model's file names another hash, it waits
     /// until that changes. A file that is refused for a passing reason is tried again at the next
     /// look. A bad file is logged.
-    pub fn look(&self, at: &impl Places<S>) {
+    pub fn look(&self, at: &impl VersionPlaces<S>) {
         let is_pinned = |name: &str, sha256: &str| other_pin(at, name, sha256).is_some();
         for name in self.versions.changed_files(is_pinned) {
             if let Err(error) = self.take_file(at, &name) {
@@ -221,7 +227,7 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
     }
 
     /// Lets the version in the plug-in's file serve.
-    fn take_file(&self, at: &impl Places<S>, name: &str) -> Result<(), PluginError> {
+    fn take_file(&self, at: &impl VersionPlaces<S>, name: &str) -> Result<(), PluginError> {
         let Some(file) = self.versions.file(name) else { return Ok(()) };
         let print = self.versions.print(name);
         let refused = self.versions.refused(name, print);
@@ -233,7 +239,7 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
         if self.versions.print(name) != print {
             return Ok(());
         }
-        match self.serve(at, name, &new, Origin::Folder { again }) {
+        match self.serve(at, name, &new, ChangeOrigin::Folder { again }) {
             Err(PluginError::Unavailable(why)) => {
                 self.versions.try_again(name, print, new);
                 // Said once.
@@ -246,13 +252,19 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
     // === a change ===
 
     /// A version of a known plug-in. Compilation can take seconds, so the caller holds no lock.
-    fn make(&self, at: &impl Places<S>, name: &str, component: Vec<u8>) -> Result<Version<S>, PluginError> {
+    fn make(&self, at: &impl VersionPlaces<S>, name: &str, component: Vec<u8>) -> Result<Version<S>, PluginError> {
         self.current(name)?;
         self.versions.make(name, component).inspect_err(|_| at.count(name, false))
     }
 
     /// Makes a version serve, unless it does already. The caller holds `changing`.
-    fn serve(&self, at: &impl Places<S>, name: &str, new: &Version<S>, origin: Origin<'_>) -> Result<(), PluginError> {
+    fn serve(
+        &self,
+        at: &impl VersionPlaces<S>,
+        name: &str,
+        new: &Version<S>,
+        origin: ChangeOrigin<'_>,
+    ) -> Result<(), PluginError> {
         if self.current(name)?.source.sha256() == new.source.sha256() {
             self.versions.set_awaits(name, None);
             return Ok(());
@@ -263,16 +275,16 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
     /// Makes a version serve everywhere. If anything fails, the current one stays everywhere. The caller holds `changing`.
     fn deploy(
         &self,
-        at: &impl Places<S>,
+        at: &impl VersionPlaces<S>,
         what: &str,
         name: &str,
         new: &Version<S>,
-        origin: Origin<'_>,
+        origin: ChangeOrigin<'_>,
     ) -> Result<(), PluginError> {
         let old = self.current(name)?;
-        let made = self.carry_out(at, &Change { name, origin, old: &old, new });
+        let made = self.carry_out(at, &VersionChange { name, origin, old: &old, new });
         let (before, after, by) = (old.source.sha256(), new.source.sha256(), origin.by());
-        if let (Origin::Folder { again: true }, Err(PluginError::Unavailable(_))) = (origin, &made) {
+        if let (ChangeOrigin::Folder { again: true }, Err(PluginError::Unavailable(_))) = (origin, &made) {
             return made.map(drop);
         }
         at.count(name, made.is_ok());
@@ -285,8 +297,12 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
     }
 
     /// The steps of a change. Returns the models' files that name the new version now.
-    fn carry_out<P: Places<S>>(&self, at: &P, change: &Change<'_, S>) -> Result<Vec<PinnedFile>, PluginError> {
-        let Change { name, old, new, .. } = *change;
+    fn carry_out<P: VersionPlaces<S>>(
+        &self,
+        at: &P,
+        change: &VersionChange<'_, S>,
+    ) -> Result<Vec<PinnedFile>, PluginError> {
+        let VersionChange { name, old, new, .. } = *change;
         self.check_pins(at, change)?;
         let goes_on = if at.is_parked(name) { "stays parked" } else { "goes on serving" };
         let because = |why: String| format!("not replaced: {why}. {} {goes_on}.", short(old.source.sha256()));
@@ -310,7 +326,7 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
 
     /// Checks that no model's file names another hash than the changed file of the plug-in folder. Otherwise that file waits until none
     /// does. An operator's change always fits, because the models' files will be rewritten.
-    fn check_pins(&self, at: &impl Places<S>, change: &Change<'_, S>) -> Result<(), PluginError> {
+    fn check_pins(&self, at: &impl VersionPlaces<S>, change: &VersionChange<'_, S>) -> Result<(), PluginError> {
         if change.origin.is_operator() {
             return Ok(());
         }
@@ -332,9 +348,13 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
 
     /// Makes the plug-in folder and the models' files name an operator's version, for restarts and later loads. If one of them cannot be
     /// written, all keep their old content.
-    fn set_down(&self, at: &impl Places<S>, change: &Change<'_, S>) -> Result<(FileBefore, Vec<PinnedFile>), String> {
-        let Change { name, old, new, .. } = *change;
-        let Origin::Operator { seen, .. } = change.origin else { return Ok((FileBefore::Same, Vec::new())) };
+    fn set_down(
+        &self,
+        at: &impl VersionPlaces<S>,
+        change: &VersionChange<'_, S>,
+    ) -> Result<(FileBefore, Vec<PinnedFile>), String> {
+        let VersionChange { name, old, new, .. } = *change;
+        let ChangeOrigin::Operator { seen, .. } = change.origin else { return Ok((FileBefore::Same, Vec::new())) };
         if !at.is_named(name) {
             return Ok((FileBefore::Same, Vec::new()));
         }
@@ -359,7 +379,7 @@ impl<S: Hashed + ?Sized, X> Changes<S, X> {
 }
 
 /// A model's file that names another hash of this plug-in.
-fn other_pin<S: ?Sized>(at: &impl Places<S>, name: &str, sha256: &str) -> Option<(PathBuf, String)> {
+fn other_pin<S: ?Sized>(at: &impl VersionPlaces<S>, name: &str, sha256: &str) -> Option<(PathBuf, String)> {
     at.files()?.pins(name).into_iter().find(|(_, pinned)| pinned != sha256)
 }
 
