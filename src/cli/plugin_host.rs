@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use sequor_wasm::cache::{COMPILED, Cache};
 use sequor_wasm::component::Component;
 use sequor_wasm::grants::GrantTable;
@@ -55,18 +56,26 @@ pub(super) fn enable_plugins(repository: &Repository, settings: &PluginsSection)
 /// Loads plug-ins with one engine. The first plug-in starts the engine, because most servers have no plug-ins.
 #[derive(Clone, Default)]
 struct LazyLoader {
-    loader: Arc<OnceLock<Result<Loader, PluginError>>>,
+    loader: Arc<OnceLock<Loader>>,
+    /// Locked while the engine starts.
+    starting: Arc<Mutex<()>>,
     grants: GrantTable,
     room: GuestRoom,
 }
 
 impl LazyLoader {
+    /// The loader. If the engine does not start, the next plug-in tries again.
     fn get(&self) -> Result<&Loader, PluginError> {
-        let new = || {
-            let loader = Loader::new(compiled().as_deref(), self.grants.clone(), self.room.clone());
-            loader.map_err(|e| PluginError::Internal(e.to_string()))
-        };
-        self.loader.get_or_init(new).as_ref().map_err(Clone::clone)
+        if let Some(loader) = self.loader.get() {
+            return Ok(loader);
+        }
+        let _starting = self.starting.lock();
+        if let Some(loader) = self.loader.get() {
+            return Ok(loader);
+        }
+        let loader = Loader::new(compiled().as_deref(), self.grants.clone(), self.room.clone());
+        let loader = loader.map_err(|e| PluginError::Internal(e.to_string()))?;
+        Ok(self.loader.get_or_init(|| loader))
     }
 
     fn component<W: World>(&self, name: &str, bytes: &[u8]) -> Result<Arc<Component<W>>, PluginError> {

@@ -16,7 +16,7 @@ use super::kept::KeptStates;
 use super::manifest::InitializerManifest;
 use super::ports::InitializerPorts;
 use super::version::{InitializerOptions, InitializerSite, InitializerVersion};
-use super::world::InitializerComponent;
+use super::world::{InitializerComponent, InitializerGuest};
 use crate::config::model::LoadFacts;
 use crate::processing::calls::{CallFacts, GuestRefusal, Passing};
 use crate::processing::fit::placed;
@@ -132,9 +132,7 @@ impl Initializer {
         let version = self.current.load_full();
         let (facts, shown) = (for_guest(facts), self.shown(&version.manifest, inputs));
         let passing = self.passing(&version.manifest, &shown);
-        let began = Instant::now();
-        let called = version.call(|guest| calls::initialize(guest, &facts, &shown, passing));
-        self.called(Hook::Initialize, began, &version);
+        let called = self.call(Hook::Initialize, &version, |guest| calls::initialize(guest, &facts, &shown, passing));
         match self.answered(called)? {
             InitializeAnswer::Default => Ok(FirstAnswer::Default),
             InitializeAnswer::States(given) => placed(&self.site.ports.states, given)
@@ -158,9 +156,7 @@ impl Initializer {
     ) -> Result<Vec<PortTensors>, ProcessorRefusal> {
         let (facts, shown) = (for_guest(facts), self.shown(&version.manifest, inputs));
         let passing = self.passing(&version.manifest, &shown);
-        let began = Instant::now();
-        let called = version.call(|guest| calls::steps(guest, name, &facts, &shown, passing));
-        self.called(Hook::Steps, began, version);
+        let called = self.call(Hook::Steps, version, |guest| calls::steps(guest, name, &facts, &shown, passing));
         let given = self.answered(called)?;
         self.checked_steps(given).map_err(|what| self.failure(CallFault::Trap, format!("steps {what}")))
     }
@@ -211,10 +207,21 @@ impl Initializer {
         self.current.load().release_free();
     }
 
-    fn called(&self, hook: Hook, began: Instant, version: &InitializerVersion) {
-        let took = began.elapsed();
-        self.site.metrics.called(hook, took);
-        self.health.called(took, version.memory().0);
+    /// Makes one call with a free guest, and counts it. Its time contains neither the wait for a guest nor the guest's start.
+    fn call<T>(
+        &self,
+        hook: Hook,
+        version: &InitializerVersion,
+        call: impl FnOnce(&mut InitializerGuest) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        version.call(|guest| {
+            let began = Instant::now();
+            let answer = call(guest);
+            let took = began.elapsed();
+            self.site.metrics.called(hook, took);
+            self.health.called(took, guest.memory_used());
+            answer
+        })
     }
 
     fn answered<T>(&self, called: Result<Result<T, GuestRefusal>, CallError>) -> Result<T, ProcessorRefusal> {

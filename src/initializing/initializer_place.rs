@@ -62,9 +62,9 @@ impl PluginPlace for Initializer {
     }
 
     /// Another version may give other steps for a name, so the states of the previous version are dropped.
-    fn take_over(&self, version: Arc<InitializerVersion>, unparks: bool) {
+    fn take_over(&self, version: Arc<InitializerVersion>) {
         self.current.store(version);
         self.kept.clear();
-        self.health.forgive(unparks);
+        self.health.forgive();
     }
 }

@@ -174,7 +174,9 @@ pub(super) async fn pre(
         Ok(Ok((action, prepared.scratch)))
     };
     let answer = meter.run(answer).await;
-    guest.end(asked, passing.limit, answer)
+    let answer = guest.end(asked, passing.limit, answer);
+    forget_calls(guest);
+    answer
 }
 
 /// Calls `post` with the outputs of each run. The guest may wait for other models during the call.
@@ -201,7 +203,9 @@ pub(super) async fn post(
         Ok(Ok((taken(held, answered.outputs)?, answered.scratch)))
     };
     let answer = meter.run(answer).await;
-    guest.end(asked, passing.limit, answer)
+    let answer = guest.end(asked, passing.limit, answer);
+    forget_calls(guest);
+    answer
 }
 
 /// Begins a call, and sets which models the guest may call during it.
@@ -209,6 +213,13 @@ fn begin_with(state: &mut HostState, calls: Option<OutgoingCalls>, passing: Pass
     let held = begin(state)?;
     (held.calls, held.by_value) = (calls, passing.by_value);
     Ok(held)
+}
+
+/// Ends the rights of a call. A guest that waits for its next request keeps nothing of the last one.
+fn forget_calls(guest: &mut ProcessorGuest) {
+    if let Ok(held) = guest.world_data::<HeldTensors>() {
+        held.calls = None;
+    }
 }
 
 pub(crate) fn begin(state: &mut HostState) -> Result<&mut HeldTensors> {

@@ -73,6 +73,8 @@ struct PlaceState {
     strikes: Strikes,
     /// The reason why the plug-in is parked.
     parked: Option<String>,
+    /// How often an operator has parked it.
+    parkings: u64,
     last_fault: Option<PlaceFault>,
     meter: Meter,
 }
@@ -104,15 +106,27 @@ impl PlaceHealth {
     /// Parks the plug-in. If it is already parked, the first reason stays.
     pub(crate) fn park(&self, why: String) {
         let mut state = self.state.lock();
+        state.parkings += 1;
         state.parked.get_or_insert(why);
         self.set_parked(true);
     }
 
-    /// Clears the strikes. If `unparks`, also unparks the plug-in and clears the last fault.
-    pub(crate) fn forgive(&self, unparks: bool) {
+    /// How often [`PlaceHealth::park`] was called.
+    pub(crate) fn parkings(&self) -> u64 {
+        self.state.lock().parkings
+    }
+
+    /// Clears the strikes.
+    pub(crate) fn forgive(&self) {
+        self.state.lock().strikes.clear();
+    }
+
+    /// Unparks the plug-in, and clears the strikes and the last fault. If an operator has parked it since the number of parkings was this, it
+    /// stays parked.
+    pub(crate) fn unpark(&self, parkings: u64) {
         let mut state = self.state.lock();
-        state.strikes.clear();
-        if unparks {
+        if state.parkings == parkings {
+            state.strikes.clear();
             (state.parked, state.last_fault) = (None, None);
             self.set_parked(false);
         }
@@ -211,7 +225,7 @@ mod tests {
         first.park("as the test wants".to_owned());
         first.park("once more".to_owned());
         assert_eq!(shown(), (65, 1));
-        first.forgive(true);
+        first.unpark(first.parkings());
         second.park("as the test wants".to_owned());
         assert_eq!(shown(), (65, 1));
         drop(first);

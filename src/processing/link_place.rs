@@ -63,8 +63,8 @@ impl PluginPlace for ChainLink {
         Ok(Replacement::NewLoad)
     }
 
-    fn take_over(&self, version: Arc<LinkVersion>, unparks: bool) {
+    fn take_over(&self, version: Arc<LinkVersion>) {
         self.current.store(version);
-        self.health.forgive(unparks);
+        self.health.forgive();
     }
 }

@@ -68,7 +68,7 @@ pub use calls::CallFacts;
 pub use chain::{Chain, PendingAnswer, Plan, PreparedRequest, SequenceScratch};
 pub use operators::PluginOperations;
 pub use place::PluginPlace;
-pub use place_models::{PinnedFile, PlaceModels};
+pub use place_models::PlaceModels;
 pub use pool::ProcessorPool;
 pub use ports::{PortTensors, TensorPort, TensorSignature};
 pub use refusal::{ProcessorRefusal, RefusedBy};

@@ -6,7 +6,7 @@ use sequor_wasm::plugin_error::PluginError;
 use sequor_wasm::world::World;
 
 use super::place::PluginPlace;
-use super::registry::{PlaceRegistry, RequestedBy, short};
+use super::registry::PlaceRegistry;
 use super::status::PlacedPlugin;
 
 /// The operations of a registry. `by` is the operator who asks.
@@ -53,15 +53,15 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.versions().with(name, |_| ()).is_some()
+        self.changes().versions.with(name, |_| ()).is_some()
     }
 
     fn list(&self) -> Vec<PlacedPlugin> {
-        self.versions().names().iter().filter_map(|name| self.show(name).ok()).collect()
+        self.changes().versions.names().iter().filter_map(|name| self.show(name).ok()).collect()
     }
 
     fn show(&self, name: &str) -> Result<PlacedPlugin, PluginError> {
-        let current = self.current(name)?;
+        let current = self.changes().current(name)?.source;
         let attached = self.places(name).iter().map(|place| place.status()).collect();
         let (version, sha256) = (current.declared().version.clone(), current.sha256().to_owned());
         Ok(PlacedPlugin { name: name.to_owned(), world: P::World::NAME, version, sha256, attached })
@@ -72,68 +72,43 @@ impl<P: PluginPlace> PluginOperations for PlaceRegistry<P> {
     }
 
     fn load(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError> {
-        let versions = self.versions();
-        // Taken before the compilation, so that a later write of the file counts as a change.
-        let print = versions.print(name);
-        let version = versions.make(name, component)?;
-        let _changing = self.change_lock();
-        let wanted = version.source.sha256().to_owned();
-        let (known, is_new) = versions.insert(name, version, print, || self.metrics(name));
-        if known.sha256() != wanted {
-            let what = format!("{name} is loaded already ({}); sequor plugin replace {name}", short(known.sha256()));
-            return Err(PluginError::Conflict(what));
-        }
-        if is_new {
-            PluginChange::new("load", name, by).record("", &wanted);
-        }
+        self.changes().load(name, component, by, || self.metrics(name))?;
         self.show(name)
     }
 
     fn replace(&self, name: &str, component: Vec<u8>, by: &str) -> Result<PlacedPlugin, PluginError> {
-        let (before, seen) = (self.current(name)?, self.versions().print(name));
-        let new = self.made(name, component)?;
-        let _changing = self.change_lock();
-        self.check_current(name, before.sha256())?;
-        self.replace_for(RequestedBy::Operator(seen), name, &new, by)?;
+        self.changes().replace(self, name, component, by)?;
         self.show(name)
     }
 
     fn rollback(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
-        let _changing = self.change_lock();
-        let current = self.current(name)?;
-        let previous = self.versions().with(name, |plugin| plugin.previous.clone()).flatten();
-        let nothing = || PluginError::Absent(format!("{name} has no version before {}", short(current.sha256())));
-        let requested_by = RequestedBy::Operator(self.versions().print(name));
-        self.deploy(requested_by, "rollback", name, &previous.ok_or_else(nothing)?, by)?;
+        self.changes().rollback(self, name, by)?;
         self.show(name)
     }
 
     fn park(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
-        let current = self.current(name)?;
-        for place in self.places(name) {
-            place.health().park(format!("an operator has parked {name}"));
-        }
+        let current = self.changes().current(name)?.source;
+        self.park_places(name, &format!("an operator has parked {name}"));
         PluginChange::new("park", name, by).record(current.sha256(), current.sha256());
         self.show(name)
     }
 
     fn unpark(&self, name: &str, by: &str) -> Result<PlacedPlugin, PluginError> {
-        let current = self.current(name)?;
-        self.places(name).iter().for_each(|place| place.health().forgive(true));
+        let current = self.changes().current(name)?.source;
+        for place in self.places(name) {
+            let health = place.health();
+            health.unpark(health.parkings());
+        }
         PluginChange::new("unpark", name, by).record(current.sha256(), current.sha256());
         self.show(name)
     }
 
     fn unload(&self, name: &str, by: &str) -> Result<(), PluginError> {
-        let _changing = self.change_lock();
-        let current = self.current(name)?;
-        if let Some(place) = self.places(name).first() {
+        let serves = || {
+            let place = self.places(name).into_iter().next()?;
             let model = place.model();
-            let what = format!("the sequor.toml of {model} names {name}; take it out and load {model} again first");
-            return Err(PluginError::Conflict(what));
-        }
-        self.versions().remove(name);
-        PluginChange::new("unload", name, by).record(current.sha256(), "");
-        Ok(())
+            Some(format!("the sequor.toml of {model} names {name}; take it out and load {model} again first"))
+        };
+        self.changes().unload(name, by, serves)
     }
 }

@@ -105,6 +105,7 @@ pub trait PluginPlace: Send + Sync + fmt::Debug + 'static {
     /// Configures another version for this place. The version does not serve yet.
     fn try_version(&self, component: &Arc<Component<Self::World>>) -> Result<Replacement<Self::Version>, Misfit>;
 
-    /// Makes a version serve from now on. The previous version finishes the requests that it has begun.
-    fn take_over(&self, version: Arc<Self::Version>, unparks: bool);
+    /// Makes a version serve from now on, without strikes. The previous version finishes the requests that it has begun. A parked plug-in
+    /// stays parked.
+    fn take_over(&self, version: Arc<Self::Version>);
 }

@@ -39,6 +39,8 @@ const ENTRY: u64 = 64;
 #[derive(Debug)]
 pub struct HeldTensors {
     table: ResourceTable,
+    /// Number of entries of the table.
+    entries: usize,
     /// The size of the memory behind each tensor. A part of a tensor shares the entry of the whole, because it keeps the whole in memory.
     memory: BTreeMap<u32, Arc<u64>>,
     /// Bytes of everything that the guest holds. Bytes that several tensors share count once.
@@ -62,6 +64,7 @@ impl HeldTensors {
         table.set_max_capacity(HANDLES);
         Box::new(HeldTensors {
             table,
+            entries: 0,
             memory: BTreeMap::new(),
             held: 0,
             passed: 0,
@@ -92,9 +95,23 @@ impl HeldTensors {
         Ok(self.model_calls)
     }
 
-    /// Whether the guest holds so much that it should be replaced. `files` is the number of bytes that it may keep for its files.
+    /// Whether the guest holds so many bytes or objects that it should be replaced. `files` is the number of bytes that it may keep for its
+    /// files.
     pub(crate) fn is_too_much(&self, files: u64) -> bool {
-        self.held > HELD.saturating_add(files)
+        // A call passes up to `HANDED` more.
+        self.held > HELD.saturating_add(files) || self.entries > HANDLES - HANDED
+    }
+
+    fn push<T: Send + 'static>(&mut self, entry: T) -> Result<Resource<T>> {
+        let given = self.table.push(entry)?;
+        self.entries += 1;
+        Ok(given)
+    }
+
+    fn delete<T: Send + 'static>(&mut self, resource: Resource<T>) -> Result<T> {
+        let entry = self.table.delete(resource)?;
+        self.entries = self.entries.saturating_sub(1);
+        Ok(entry)
     }
 
     /// Passes a tensor to the guest with a call.
@@ -135,7 +152,7 @@ impl HeldTensors {
 
     fn hold(&mut self, tensor: Tensor, memory: Arc<u64>) -> Result<Resource<Tensor>> {
         let own = own_bytes(&tensor);
-        let given = self.table.push(tensor)?;
+        let given = self.push(tensor)?;
         self.memory.insert(given.rep(), memory);
         self.held = self.held.saturating_add(own);
         Ok(given)
@@ -144,7 +161,7 @@ impl HeldTensors {
     /// Takes a tensor back from the guest.
     pub(super) fn take(&mut self, tensor: Resource<Tensor>) -> Result<Tensor> {
         let rep = tensor.rep();
-        let tensor = self.table.delete(tensor)?;
+        let tensor = self.delete(tensor)?;
         let freed = self.memory.remove(&rep).and_then(Arc::into_inner).unwrap_or(0);
         self.held = self.held.saturating_sub(freed.saturating_add(own_bytes(&tensor)));
         Ok(tensor)
@@ -172,14 +189,14 @@ impl HeldTensors {
     /// Gives the guest a small object that is not a tensor.
     pub(super) fn insert<T: HeldEntry>(&mut self, entry: T) -> Result<Resource<T>> {
         let bytes = ENTRY + entry.bytes();
-        let given = self.table.push(entry)?;
+        let given = self.push(entry)?;
         self.held = self.held.saturating_add(bytes);
         self.check_held()?;
         Ok(given)
     }
 
     pub(super) fn remove<T: HeldEntry>(&mut self, resource: Resource<T>) -> Result<T> {
-        let entry = self.table.delete(resource)?;
+        let entry = self.delete(resource)?;
         self.held = self.held.saturating_sub(ENTRY + entry.bytes());
         Ok(entry)
     }
@@ -195,7 +212,7 @@ impl HeldTensors {
         }
         self.held = self.held.saturating_add(size);
         let bytes = vec![0; usize::try_from(size)?];
-        Ok(self.table.push(TensorBuffer { dtype, shape, bytes })?)
+        self.push(TensorBuffer { dtype, shape, bytes })
     }
 }
 
@@ -330,14 +347,14 @@ impl tensors::HostBuffer for HostState {
 
     fn finish(&mut self, this: Resource<TensorBuffer>) -> Result<Resource<Tensor>> {
         let held = held(self)?;
-        let TensorBuffer { dtype, shape, bytes } = held.table.delete(this)?;
+        let TensorBuffer { dtype, shape, bytes } = held.delete(this)?;
         held.held = held.held.saturating_sub(bytes.len() as u64);
         held.hold_new(Tensor { dtype, shape, data: Bytes::from(bytes) })
     }
 
     fn drop(&mut self, this: Resource<TensorBuffer>) -> Result<()> {
         let held = self.world_data::<HeldTensors>()?;
-        let buffer = held.table.delete(this)?;
+        let buffer = held.delete(this)?;
         held.held = held.held.saturating_sub(buffer.bytes.len() as u64);
         Ok(())
     }
@@ -345,3 +362,21 @@ impl tensors::HostBuffer for HostState {
 
 impl tensors::Host for HostState {}
 impl calls::Host for HostState {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processing::wat_fixture::tensor;
+
+    #[test]
+    fn a_guest_that_keeps_too_many_handles_is_replaced_before_it_has_none_left() {
+        let mut data = HeldTensors::data();
+        let held = data.downcast_mut::<HeldTensors>().unwrap();
+        let mut given: Vec<_> = (0..HANDLES - HANDED).map(|_| held.give(tensor(b"a")).unwrap()).collect();
+        assert!(!held.is_too_much(0));
+        given.push(held.give(tensor(b"a")).unwrap());
+        assert!(held.is_too_much(0));
+        held.take(given.pop().unwrap()).unwrap();
+        assert!(!held.is_too_much(0));
+    }
+}

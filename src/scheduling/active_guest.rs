@@ -17,6 +17,10 @@ use super::recent;
 
 /// Up to this many events go with a question. More than that are reported before it.
 pub const AT_ONCE: usize = 512;
+/// Maximum calls of a guest that reports events without a question, before other work gets its turn.
+pub(super) const CALLS_AT_ONCE: usize = 8;
+/// The same for a guest that starts. They are enough for all events that a feed keeps.
+pub(super) const CALLS_AT_START: usize = 128;
 /// A caller waits this much longer for the guest than the time limit of a call, because the thread that calls the guest may get no CPU time
 /// for a while.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -66,7 +70,7 @@ struct RoomyGuest {
 pub(super) struct CaughtUp {
     /// Whether it observed events in a call of its own.
     pub(super) observed: bool,
-    /// Whether more events wait than go with a question. It must not be asked before it has observed them.
+    /// Whether more events may wait than it has observed, or than go with a question. It must not be asked before it has observed them.
     pub(super) is_behind: bool,
 }
 
@@ -115,20 +119,23 @@ impl GuestCell {
         Some(observed.map(|()| CaughtUp { observed: true, is_behind: self.reads_many() }))
     }
 
-    /// Reports all events since the last call without a question, in as many calls as that takes. Returns whether there were any.
-    pub(super) fn catch_up_at_once(&mut self) -> Option<Result<bool, CallError>> {
-        let mut any = false;
-        loop {
-            let is_behind = self.reads_many();
+    /// Reports the events since the last call without a question, in at most this many calls.
+    pub(super) fn catch_up_within(&mut self, calls: usize) -> Option<Result<CaughtUp, CallError>> {
+        let mut caught_up = CaughtUp { observed: false, is_behind: true };
+        for _ in 0..calls {
+            caught_up.is_behind = self.reads_many();
             if self.events.is_empty() {
-                return Some(Ok(any));
+                break;
             }
-            any = true;
-            let observed = self.observe_rest()?;
-            if observed.is_err() || !is_behind {
-                return Some(observed.map(|()| any));
+            caught_up.observed = true;
+            if let Err(error) = self.observe_rest()? {
+                return Some(Err(error));
+            }
+            if !caught_up.is_behind {
+                break;
             }
         }
+        Some(Ok(caught_up))
     }
 
     /// Reads events. Returns whether there are too many for one question.

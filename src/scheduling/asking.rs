@@ -9,7 +9,7 @@ use crate::sync::MutexGuard;
 use sequor_core::{Decision, Observed, PolicyAnswer, PolicyFault, PolicyQuestion, Req, Round, Time};
 use sequor_wasm::call_error::CallError;
 
-use super::active_guest::{ActiveGuest, CaughtUp, GuestCell};
+use super::active_guest::{ActiveGuest, CALLS_AT_ONCE, CaughtUp, GuestCell};
 use super::binding::{Decider, SchedulerBinding};
 use super::guest::Strike;
 use super::invalid_answer;
@@ -218,7 +218,8 @@ impl SchedulerBinding {
     fn report(&self, guest: &Arc<ActiveGuest>) {
         match guest.try_enter() {
             Some(mut cell) => {
-                let reported = self.observe(guest, &mut cell);
+                // One call: this is a connection's thread.
+                let reported = self.observe(guest, &mut cell, 1);
                 drop(cell);
                 self.judge_report(guest, reported);
             }
@@ -244,25 +245,28 @@ impl SchedulerBinding {
         }
         self.unreported.store(false, Ordering::Release);
         let guest = self.active()?;
-        let reported = guest.call_long(|cell| self.observe(&guest, cell));
+        let reported = guest.call_long(|cell| self.observe(&guest, cell, CALLS_AT_ONCE));
         self.judge_report(&guest, reported);
         None
     }
 
-    /// Lets the guest observe the events since the last call, if there are any.
-    fn observe(&self, guest: &ActiveGuest, cell: &mut GuestCell) -> Option<Result<bool, CallError>> {
+    /// Lets the guest observe the events since the last call, if there are any, in at most this many calls.
+    fn observe(&self, guest: &ActiveGuest, cell: &mut GuestCell, calls: usize) -> Option<Result<CaughtUp, CallError>> {
         let (entered, own_time) = (self.clock.now(), OwnTime::begin());
-        let reported = cell.catch_up_at_once()?;
-        if !matches!(reported, Ok(false)) {
+        let reported = cell.catch_up_within(calls)?;
+        if !matches!(reported, Ok(CaughtUp { observed: false, .. })) {
             let now = self.count_time(&own_time, entered);
             self.count_call(guest, Hook::Observe, (entered, now), cell.memory());
         }
         Some(reported)
     }
 
-    fn judge_report(&self, guest: &Arc<ActiveGuest>, reported: Option<Result<bool, CallError>>) {
-        if let Some(Err(error)) = reported {
-            self.strike(Some(guest), &error.into());
+    /// After a report: a failure is a strike, and the maintenance thread continues what is left.
+    fn judge_report(&self, guest: &Arc<ActiveGuest>, reported: Option<Result<CaughtUp, CallError>>) {
+        match reported {
+            Some(Err(error)) => self.strike(Some(guest), &error.into()),
+            Some(Ok(CaughtUp { is_behind: true, .. })) => self.report_later(),
+            _ => {}
         }
     }
 

@@ -11,9 +11,8 @@
 //!   explains a wrong answer · `status`: the view for operators.
 //! - `startup`: starts a guest and puts it in place, off the request path · `supervision`: saves, restarts, parking · `recent`: recorded
 //!   rounds for a dry run.
-//! - `registry`: plug-ins and their bindings (their versions are in [`sequor_wasm::versions`]) · `versions`: replaces one version by
-//!   another · `maintenance`: the thread that supervises · `files`, `watch`: the plug-in folder · `model_files`: the models' files that
-//!   name plug-ins.
+//! - `registry`: plug-ins and their bindings (their versions are in [`sequor_wasm::versions`]) · `replacement`: the bindings, for
+//!   [`sequor_wasm::changes`] of versions · `maintenance`: the thread that supervises · `watch`: the plug-in folder.
 //! - `guest_services`: the server's services for a guest · [`key_interner`]: keys and the texts behind them.
 //! - [`world`]: the scheduler as a world of `wasm` · `contract`: its interface · [`manifest`]: its fields of `plugin.toml` · `question`:
 //!   writes a round into a guest's memory (`columns`: the list of its columns) · [`loader`]: from files to plug-ins.
@@ -26,7 +25,7 @@
 //!
 //! | lock | held by | for |
 //! |---|---|---|
-//! | `changing` | an operator's change of plug-ins or bindings; not `park` | one change, including its compilation and dry run |
+//! | `changing` | a change of plug-ins or bindings; not `park` | one change, including its dry run; nothing is compiled under it |
 //! | a model's gate | a thread that loads or attaches | one load, including its first guest |
 //! | `making` of a binding | a thread that starts a guest or puts it in place; not `park` | one start, including the events sent to the new guest |
 //! | the cell of an active guest | a thread that calls the guest | one call |
@@ -50,7 +49,6 @@ mod columns;
 mod columns_json;
 mod contract;
 mod cpu_share;
-mod files;
 pub mod guest;
 mod guest_services;
 mod health;
@@ -61,13 +59,13 @@ mod load_policy;
 pub mod loader;
 mod maintenance;
 pub mod manifest;
-mod model_files;
 mod port;
 mod question;
 #[cfg(test)]
 mod question_tests;
 mod recent;
 mod registry;
+mod replacement;
 pub mod report;
 pub mod round_file;
 mod round_folder;
@@ -79,7 +77,6 @@ mod status;
 mod supervision;
 #[cfg(test)]
 mod tests;
-mod versions;
 #[cfg(test)]
 pub(crate) mod wat_fixture;
 mod watch;
@@ -93,7 +90,6 @@ pub use guest_services::PluginServices;
 pub use health::{Health, Verdict};
 pub use invalid_answer::{sentence, word};
 pub use load_policy::LoadPolicy;
-pub use model_files::ModelFiles;
 pub use port::SchedulerPort;
 pub use registry::{MakeSource, PluginRules, Registry};
 pub use scheduler_host::{Alarm, Clock, SchedulerHost};

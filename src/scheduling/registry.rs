@@ -9,15 +9,15 @@ use crate::config::model::LoadFacts;
 use crate::sync::Mutex;
 use sequor_core::Time;
 use sequor_wasm::audit::PluginChange;
+use sequor_wasm::changes::{Hashed, NamingFiles, VersionChanges};
 use sequor_wasm::journal::LogLine;
 use sequor_wasm::limits::Limits;
-use sequor_wasm::versions::{FilePrint, MakeVersion, Version, VersionFolders, VersionRegistry, VersionedPlugin};
+use sequor_wasm::versions::{FileBefore, FilePrint, MakeVersion, VersionFolders, VersionRegistry, VersionedPlugin};
 
 use super::binding::{BindingOptions, Decider, SchedulerBinding};
 use super::guest::Source;
 use super::key_interner::KeyInterner;
 use super::maintenance::Maintenance;
-use super::model_files::ModelFiles;
 use super::port::SchedulerPort;
 use super::report::{BindingState, By, PluginError, Summary};
 use super::scheduler_host::{Alarm as _, Clock};
@@ -27,8 +27,6 @@ use crate::telemetry::{Metrics, PluginMetrics};
 
 /// Makes a version of a plug-in from the bytes of its component.
 pub type MakeSource = MakeVersion<dyn Source>;
-/// A version of a plug-in that decides.
-pub(super) type SchedulerVersion = Version<dyn Source>;
 
 /// The server's settings for all plug-ins.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,17 +81,16 @@ pub(super) struct Inner {
     shared: BindingServices,
     metrics: Metrics,
     maintenance: Arc<Maintenance>,
-    pub(super) versions: VersionRegistry<dyn Source, Arc<PluginMetrics>>,
+    /// Its lock is also held for a change of bindings.
+    changes: VersionChanges<dyn Source, Arc<PluginMetrics>>,
     bindings: Mutex<Vec<Arc<SchedulerBinding>>>,
-    /// Locked for one change of plug-ins or bindings. Nothing is compiled under it.
-    pub(super) changing: Mutex<()>,
     /// The models' files that name plug-ins, once set.
-    pub(super) named: OnceLock<Box<dyn ModelFiles>>,
+    pub(super) named: OnceLock<Box<dyn NamingFiles>>,
 }
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registry").field("rules", &self.rules).field("versions", &self.versions).finish_non_exhaustive()
+        f.debug_struct("Registry").field("rules", &self.rules).field("changes", &self.changes).finish_non_exhaustive()
     }
 }
 
@@ -137,9 +134,9 @@ impl Registry {
             components: rules.components.clone(),
             is_name: crate::config::model::is_plugin_name,
         };
-        let versions = VersionRegistry::new(loader, folders);
-        let (bindings, changing, named) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        let inner = Inner { rules, shared, metrics, maintenance, versions, bindings, changing, named };
+        let changes = VersionChanges::new(VersionRegistry::new(loader, folders));
+        let (bindings, named) = (Mutex::default(), OnceLock::new());
+        let inner = Inner { rules, shared, metrics, maintenance, changes, bindings, named };
         let inner = Arc::new(inner);
         if keeps {
             let weak = Arc::downgrade(&inner);
@@ -151,7 +148,7 @@ impl Registry {
     }
 
     /// Sets the models' files that name plug-ins. Call it once.
-    pub fn knows_files(&self, named: Box<dyn ModelFiles>) {
+    pub fn knows_files(&self, named: Box<dyn NamingFiles>) {
         let _ = self.0.named.set(named);
     }
 
@@ -171,7 +168,7 @@ impl Registry {
     // === plug-ins ===
 
     pub fn list(&self) -> Vec<Summary> {
-        self.0.versions.names().iter().filter_map(|name| self.show(name).ok()).collect()
+        self.0.changes.versions.names().iter().filter_map(|name| self.show(name).ok()).collect()
     }
 
     pub fn show(&self, name: &str) -> Result<Summary, PluginError> {
@@ -187,6 +184,23 @@ impl Registry {
         })
     }
 
+    /// Adds a component. Adding the same one again changes nothing.
+    pub fn load(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        self.0.changes.load(name, component, by.0, || self.metrics_of(name))?;
+        self.show(name)
+    }
+
+    /// Replaces the current version by a new one at all its bindings, or at none.
+    pub fn replace(&self, name: &str, component: Vec<u8>, by: By<'_>) -> Result<Summary, PluginError> {
+        self.0.changes.replace(self, name, component, by.0)?;
+        self.show(name)
+    }
+
+    pub fn rollback(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
+        self.0.changes.rollback(self, name, by.0)?;
+        self.show(name)
+    }
+
     pub(super) fn downgrade(&self) -> WeakRegistry {
         WeakRegistry(Arc::downgrade(&self.0))
     }
@@ -200,26 +214,36 @@ impl Registry {
     }
 
     pub fn unpark(&self, name: &str, by: By<'_>) -> Result<Summary, PluginError> {
-        let _changing = self.0.changing.lock();
-        let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
-        for at in self.bindings_of(name).iter().filter(|at| at.state() == BindingState::Parked) {
-            at.unpark().map_err(|unfit| unfit.refusal(format!("{name} stays parked on {}: {unfit}", at.model())))?;
-        }
-        PluginChange::new("unpark", name, by.0).record(&sha256, &sha256);
-        self.show(name)
+        self.change(|| {
+            let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
+            let unpark = PluginChange::new("unpark", name, by.0);
+            let (mut serves, mut stays, mut last) = (Vec::new(), Vec::new(), None);
+            for at in self.bindings_of(name).iter().filter(|at| at.state() == BindingState::Parked) {
+                match at.unpark() {
+                    Ok(()) => serves.push(at.model().to_owned()),
+                    Err(unfit) => {
+                        stays.push(format!("{}: {unfit}", at.model()));
+                        last = Some(unfit);
+                    }
+                }
+            }
+            let Some(unfit) = last else {
+                unpark.record(&sha256, &sha256);
+                return self.show(name);
+            };
+            serves.iter().for_each(|model| unpark.at(model).record(&sha256, &sha256));
+            let error = unfit.refusal(format!("{name} stays parked on {}", stays.join("; ")));
+            unpark.refused(&sha256, &sha256, &error);
+            Err(error)
+        })
     }
 
     pub fn unload(&self, name: &str, by: By<'_>) -> Result<(), PluginError> {
-        let _changing = self.0.changing.lock();
-        let sha256 = self.with(name, |p| p.current.source.sha256().to_owned())?;
-        if let Some(at) = self.bindings_of(name).first() {
-            let model = at.model();
-            let what = format!("{name} is attached to {model}; sequor plugin detach {name} --model {model} first");
-            return Err(PluginError::Conflict(what));
-        }
-        self.0.versions.remove(name);
-        PluginChange::new("unload", name, by.0).record(&sha256, "");
-        Ok(())
+        let attached = || {
+            let model = self.bindings_of(name).first()?.model().to_owned();
+            Some(format!("{name} is attached to {model}; sequor plugin detach {name} --model {model} first"))
+        };
+        self.0.changes.unload(name, by.0, attached)
     }
 
     pub fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError> {
@@ -275,12 +299,49 @@ impl Registry {
 
     /// Changes bindings while no version can be replaced.
     pub fn change<T>(&self, change: impl FnOnce() -> T) -> T {
-        let _changing = self.0.changing.lock();
-        change()
+        self.0.changes.exclusive(change)
     }
 
     pub fn absent(&self, name: &str) -> PluginError {
-        self.0.versions.absent(name)
+        self.0.changes.versions.absent(name)
+    }
+
+    // === the plug-in folder ===
+
+    /// The current version. A plug-in that is asked for the first time is read from the plug-in folder.
+    pub fn find(&self, name: &str) -> Result<Arc<dyn Source>, PluginError> {
+        self.0.changes.find(name, || self.metrics_of(name))
+    }
+
+    /// Checks the files of all known plug-ins. A changed file replaces the current version. If a model's file names another hash, it waits
+    /// until that changes. A bad file is logged.
+    pub fn look(&self) {
+        self.0.changes.look(self);
+    }
+
+    /// The path of a plug-in in the plug-in folder.
+    pub fn file(&self, name: &str) -> Option<PathBuf> {
+        self.0.changes.versions.file(name)
+    }
+
+    /// The print of a plug-in's file now.
+    pub fn print(&self, name: &str) -> Option<FilePrint> {
+        self.0.changes.versions.print(name)
+    }
+
+    /// Writes the current version of a plug-in to the plug-in folder, for the next start. It may have arrived over the wire. `seen` is the
+    /// file's print when the change began.
+    pub fn keep(&self, name: &str, seen: Option<FilePrint>) -> Result<FileBefore, PluginError> {
+        let current = self.0.changes.current(name)?;
+        let kept = self.0.changes.versions.write_file(name, &current, &current, seen);
+        kept.map_err(|why| PluginError::Denied(format!("not saved: {why}")))
+    }
+
+    /// Undoes [`Registry::keep`].
+    pub fn unkeep(&self, name: &str, before: FileBefore) {
+        if let Ok(current) = self.0.changes.current(name) {
+            self.0.changes.restore_file(name, &current, before);
+        }
     }
 
     // === inside ===
@@ -290,22 +351,7 @@ impl Registry {
     }
 
     pub(super) fn with<T>(&self, name: &str, look: impl FnOnce(&RegisteredPlugin) -> T) -> Result<T, PluginError> {
-        self.0.versions.with(name, look).ok_or_else(|| self.absent(name))
-    }
-
-    /// Adds a plug-in, unless one of this name exists by now: the first stays. Returns the current version.
-    pub(super) fn insert(
-        &self,
-        name: &str,
-        version: SchedulerVersion,
-        print: Option<FilePrint>,
-        by: By<'_>,
-    ) -> Arc<dyn Source> {
-        let (source, is_new) = self.0.versions.insert(name, version, print, || self.metrics_of(name));
-        if is_new {
-            PluginChange::new("load", name, by.0).record("", source.sha256());
-        }
-        source
+        self.0.changes.versions.with(name, look).ok_or_else(|| self.absent(name))
     }
 }
 
@@ -320,7 +366,8 @@ impl Inner {
     }
 }
 
-/// A hash, shortened for messages.
-pub(super) fn short(sha256: &str) -> &str {
-    sha256.get(..7).unwrap_or(sha256)
+impl Hashed for dyn Source {
+    fn sha256(&self) -> &str {
+        Source::sha256(self)
+    }
 }

@@ -12,7 +12,7 @@ use sequor_wasm::call_error::CallError;
 use sequor_wasm::journal::Level;
 use sequor_wasm::room::{NoGuestRoom, RoomPurpose, RoomShare, RoomTicket};
 
-use super::active_guest::{AT_ONCE, ActiveGuest, GuestCell};
+use super::active_guest::{AT_ONCE, ActiveGuest, CALLS_AT_START, GuestCell};
 use super::binding::{Decider, SchedulerBinding};
 use super::guest::{Events, Source};
 use super::guest_services::PluginServices;
@@ -93,7 +93,7 @@ pub(super) enum Parked {
 
 /// A guest for the place of one that decides, or of a parked one.
 #[derive(Debug)]
-pub(super) struct Successor {
+pub struct Successor {
     ready: Ready,
     unparks: bool,
 }
@@ -216,8 +216,11 @@ impl SchedulerBinding {
 
     /// Replaces the version that serves by this one, if they differ.
     pub fn keep_to(self: &Arc<Self>, current: &Arc<dyn Source>) -> Result<(), Unfit> {
-        let same = self.source.lock().sha256() == current.sha256();
-        if same { Ok(()) } else { self.replace(current) }
+        if self.is_of_version(current) { Ok(()) } else { self.replace(current) }
+    }
+
+    pub fn is_of_version(&self, version: &Arc<dyn Source>) -> bool {
+        self.source.lock().sha256() == version.sha256()
     }
 
     /// Tests a version with the last recorded questions, on an instance of its own.
@@ -299,7 +302,7 @@ impl SchedulerBinding {
             cell.observe(&events).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
             give_way();
         }
-        cell.catch_up_at_once().ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
+        cell.catch_up_within(CALLS_AT_START).ok_or(Unfit::Gone)?.map_err(failed("observe"))?;
         Ok(subscription)
     }
 

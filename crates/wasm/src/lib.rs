@@ -19,7 +19,7 @@
 //! - [`engine`]: compiles · `ticker`: its clock · `call_clock`: CPU time at a tick within a call · `clock_random`: the guest's own clock
 //!   and random source.
 //! - [`versions`]: plug-ins by name, with their current and previous version, and their files (`folder_watch`: whether one has changed) ·
-//!   [`plugin_error`]: why an operation on a plug-in failed · [`audit`]: one line for each change · [`strikes`]: failures of a plug-in
+//!   [`changes`]: how one version replaces another at all places of a plug-in · [`plugin_error`]: why an operation on a plug-in failed · [`audit`]: one line for each change · [`strikes`]: failures of a plug-in
 //!   within a minute.
 //! - [`journal`]: the last lines of a plug-in, and its own counters ([`counter`]: their names) · `line_budget`: lines per second ·
 //!   `rfc3339`: times in JSON · `background`: yields the core during work off the request path.
@@ -35,6 +35,9 @@ pub(crate) mod budget;
 pub mod cache;
 mod call_clock;
 pub mod call_error;
+#[cfg(test)]
+mod change_tests;
+pub mod changes;
 pub(crate) mod clock_random;
 pub mod component;
 pub mod component_error;

@@ -21,3 +21,18 @@ pub enum PluginError {
     #[error("{0}")]
     Internal(String),
 }
+
+impl PluginError {
+    /// The same error with another text.
+    #[must_use]
+    pub fn map(self, text: impl FnOnce(String) -> String) -> PluginError {
+        match self {
+            PluginError::Absent(what) => PluginError::Absent(text(what)),
+            PluginError::Invalid(what) => PluginError::Invalid(text(what)),
+            PluginError::Conflict(what) => PluginError::Conflict(text(what)),
+            PluginError::Denied(what) => PluginError::Denied(text(what)),
+            PluginError::Unavailable(what) => PluginError::Unavailable(text(what)),
+            PluginError::Internal(what) => PluginError::Internal(text(what)),
+        }
+    }
+}

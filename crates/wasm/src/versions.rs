@@ -57,6 +57,8 @@ pub struct VersionedPlugin<S: ?Sized, X> {
     pub awaits: Option<String>,
     /// The file's print when it was last read.
     print: Option<FilePrint>,
+    /// The version of a file that was refused for a passing reason, with the file's print.
+    refused: Option<(FilePrint, Version<S>)>,
 }
 
 /// What differs once a file was written or replaced: its time and size, and the inode with the time of its last change. A copy that keeps the
@@ -134,8 +136,9 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
             Entry::Occupied(there) => (Arc::clone(&there.get().current.source), false),
             Entry::Vacant(place) => {
                 let journal = Arc::new(Journal::new(name));
-                let (previous, awaits) = (None, None);
-                place.insert(VersionedPlugin { current: version, previous, journal, extra: extra(), awaits, print });
+                let (previous, awaits, refused) = (None, None, None);
+                let (current, extra) = (version, extra());
+                place.insert(VersionedPlugin { current, previous, journal, extra, awaits, print, refused });
                 (source, true)
             }
         }
@@ -172,12 +175,13 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         }
     }
 
-    /// Makes this version the current one, and the current one the previous.
-    pub fn promote(&self, name: &str, version: &Version<S>) {
-        if let Some(plugin) = self.plugins.lock().get_mut(name) {
-            plugin.previous = Some(std::mem::replace(&mut plugin.current, version.clone()));
-            plugin.awaits = None;
-        }
+    /// Makes this version the current one, and the current one the previous. Returns the version that was the previous one before.
+    pub fn promote(&self, name: &str, version: &Version<S>) -> Option<Version<S>> {
+        let mut plugins = self.plugins.lock();
+        let plugin = plugins.get_mut(name)?;
+        (plugin.awaits, plugin.refused) = (None, None);
+        let current = std::mem::replace(&mut plugin.current, version.clone());
+        plugin.previous.replace(current)
     }
 
     pub fn remove(&self, name: &str) {
@@ -208,6 +212,21 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
         print.map(|_| (changed, plugin.awaits.clone()))
     }
 
+    /// Lets the next look find the plug-in's file changed. It was refused for a passing reason, and holds this version.
+    pub(crate) fn try_again(&self, name: &str, print: Option<FilePrint>, version: Version<S>) {
+        if let Some(plugin) = self.plugins.lock().get_mut(name) {
+            plugin.print = None;
+            plugin.refused = print.map(|print| (print, version));
+        }
+    }
+
+    /// The version of the plug-in's file with this print, if it was refused for a passing reason.
+    pub(crate) fn refused(&self, name: &str, print: Option<FilePrint>) -> Option<Version<S>> {
+        let plugins = self.plugins.lock();
+        let (refused, version) = plugins.get(name)?.refused.as_ref()?;
+        (Some(*refused) == print).then(|| version.clone())
+    }
+
     /// The plug-ins whose files must be loaded: the file has changed, or its version waits and `is_refused`, which gets the name and the hash, no
     /// longer refuses it. Each file is checked when its turn comes, so the caller may load one before the next is checked.
     pub fn changed_files<'a>(
@@ -235,7 +254,14 @@ impl<S: ?Sized, X> VersionRegistry<S, X> {
             ));
         };
         let now = self.print(name);
-        let there = std::fs::read(&path).ok();
+        // A file that cannot be read is not absent: a failed change could not restore it.
+        let there = match std::fs::read(&path) {
+            Ok(there) => Some(there),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => {
+                return Err(format!("{} cannot be read ({e}). Let the server read it, or remove it", path.display()));
+            }
+        };
         if there.as_ref().is_some_and(|there| version.component.is(there)) {
             return Ok(FileBefore::Same);
         }
@@ -386,5 +412,18 @@ mod tests {
         std::fs::write(&path, "1").unwrap();
         registry.write_file("p", &two, &one, None).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"2");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_neither_overwritten_nor_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        let [one, two] = ["1", "2"].map(|text| registry.make("p", text.into()).unwrap());
+        registry.insert("p", one.clone(), None, || 0);
+        let path = registry.file("p").unwrap();
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        let refused = registry.write_file("p", &two, &one, None).unwrap_err();
+        assert!(refused.contains("p.wasm cannot be read"), "{refused}");
+        assert!(path.is_symlink());
     }
 }

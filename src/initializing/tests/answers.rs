@@ -82,7 +82,7 @@ fn the_version_that_answered_a_name_is_asked_for_its_steps() {
     let before = kept_name(of.initialize(&start(), &inputs()).unwrap());
     let other = InitializerComponent::new(&SERVING, "guest.wasm", &second.component(), Grants::default(), None);
     match of.try_version(&Arc::new(other.unwrap())).unwrap() {
-        Replacement::InPlace(version) => of.take_over(version, false),
+        Replacement::InPlace(version) => of.take_over(version),
         Replacement::NewLoad => panic!("it needs no new load"),
     }
     let after = kept_name(of.initialize(&start(), &inputs()).unwrap());

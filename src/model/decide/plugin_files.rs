@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
+use sequor_wasm::changes::{NamingFiles, PinnedFile};
+
 use super::pins::PluginTables;
 use super::schedule_file;
 use crate::model::catalog::{Catalog, CatalogEntry, SchedulerChoice};
 use crate::model::sequences::ModelScheduler;
-use crate::processing::PinnedFile;
-use crate::scheduling::ModelFiles;
 use crate::scheduling::report::PluginError;
 
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl ModelPluginFiles {
     }
 }
 
-impl ModelFiles for ModelPluginFiles {
+impl NamingFiles for ModelPluginFiles {
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)> {
         let Some(catalog) = self.0.upgrade() else { return Vec::new() };
         let decided = self.decided(&catalog, plugin, |_| true);
@@ -111,11 +111,16 @@ impl ModelFiles for ModelPluginFiles {
         decided.iter().filter_map(pins).collect()
     }
 
-    fn pin(&self, plugin: &str, sha256: &str) -> Result<Vec<String>, String> {
+    fn pin(&self, plugin: &str, sha256: &str) -> Result<Vec<PinnedFile>, String> {
         let Some(catalog) = self.0.upgrade() else { return Ok(Vec::new()) };
         let by_file = self.decided(&catalog, plugin, |choice| matches!(choice, SchedulerChoice::File));
-        let written = pin_models(&catalog, by_file, PluginTables::Scheduler, plugin, sha256)?;
-        Ok(written.into_iter().map(|file| file.model).collect())
+        pin_models(&catalog, by_file, PluginTables::Scheduler, plugin, sha256)
+    }
+
+    fn restore_files(&self, files: &[PinnedFile]) {
+        if let Some(catalog) = self.0.upgrade() {
+            restore_files(&catalog, files);
+        }
     }
 }
 

@@ -169,35 +169,55 @@ impl Deciders {
             Err(unfit) => return Err(LoadError::Runtime(format!("{}: {unfit}", binding.plugin()))),
         }
         let plugin = binding.plugin();
-        // Another version may have replaced the plug-in while this guest was made.
-        if let Ok(current) = registry.find(plugin)
-            && let Err(unfit) = binding.keep_to(&current)
+        // Other versions may have replaced the plug-in while this guest was made, and while it is replaced.
+        while let Ok(current) = registry.find(plugin)
+            && !binding.is_of_version(&current)
         {
-            tracing::error!(plugin, model = load.settings.name, "the version before goes on: {unfit}");
+            if let Err(unfit) = binding.keep_to(&current) {
+                tracing::error!(plugin, model = load.settings.name, "the version before goes on: {unfit}");
+                break;
+            }
         }
         Ok(())
     }
 
     // === requests of operators ===
 
-    /// Opens all guests first, and changes nothing if that fails. The audit line has two hashes: of the scheduler before, and of the new or
-    /// rejected one.
+    /// Attaches a plug-in while no version can be replaced. The audit line has two hashes: of the scheduler before, and of the new or rejected
+    /// one.
     pub(in crate::model) fn attach(&self, how: &Attach, by: By<'_>) -> Result<(), PluginError> {
         let registry = self.equipped()?;
         let seen = registry.print(&how.plugin);
-        let (before, after) =
-            (self.decides_for(&how.model), registry.find(&how.plugin).map(|is| is.sha256().to_owned()));
-        let after = after.unwrap_or_default();
-        let attach = PluginChange::new("attach", &how.plugin, by.0).at(&how.model);
-        let refused = |why: &PluginError| {
-            attach.refused(&before, &after, why);
-        };
-        check_how(how).inspect_err(refused)?;
-        let (model, gate) = serving(&self.catalog, &how.model).inspect_err(refused)?;
+        // An unknown plug-in is compiled here: other changes do not wait for that.
+        let found = check_how(how).and_then(|()| registry.find(&how.plugin)).map(drop);
+        registry.change(|| {
+            let before = self.decides_for(&how.model);
+            let after = registry.show(&how.plugin).map(|shown| shown.sha256).unwrap_or_default();
+            let attach = PluginChange::new("attach", &how.plugin, by.0).at(&how.model);
+            found
+                .and_then(|()| self.attach_found(registry, how, &after, seen))
+                .inspect_err(|why| attach.refused(&before, &after, why))?;
+            attach.record(&before, &after);
+            if how.save {
+                PluginChange::new("save", &how.plugin, by.0).at(&how.model).record(&before, &after);
+            }
+            Ok(())
+        })
+    }
+
+    /// Opens all guests first, and changes nothing if that fails.
+    fn attach_found(
+        &self,
+        registry: &Registry,
+        how: &Attach,
+        sha256: &str,
+        seen: Option<FilePrint>,
+    ) -> Result<(), PluginError> {
+        let (model, gate) = serving(&self.catalog, &how.model)?;
         let _held = gate.lock();
-        let all = self.opened(registry, how, &model).inspect_err(refused)?;
+        let all = self.opened(registry, how, &model)?;
         if how.save {
-            self.save_both(registry, how, &after, seen).inspect_err(refused)?;
+            self.save_both(registry, how, sha256, seen)?;
         }
         // From here on nothing can fail.
         for (binding, ready) in all {
@@ -206,10 +226,7 @@ impl Deciders {
             }
             registry.install(binding, ready);
         }
-        attach.record(&before, &after);
-        if how.save {
-            PluginChange::new("save", &how.plugin, by.0).at(&how.model).record(&before, &after);
-        } else {
+        if !how.save {
             self.catalog.edit(&how.model, |entry| entry.decides = SchedulerChoice::Runtime(Some(how.clone())));
         }
         Ok(())

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
+use sequor_wasm::changes::{NamingFiles, PinnedFile};
+
 use crate::config::model::settings::ModelSettings;
 use crate::model::catalog::{Catalog, CatalogEntry};
 use crate::model::decide::{NamingModel, PluginTables, pin_models, restore_files};
 use crate::model::sequences::ModelScheduler;
-use crate::processing::{PinnedFile, PlaceModels};
+use crate::processing::PlaceModels;
 
 use super::loader::ModelLoader;
 
@@ -57,7 +59,7 @@ impl ModelsOfRegistry {
     }
 }
 
-impl PlaceModels for ModelsOfRegistry {
+impl NamingFiles for ModelsOfRegistry {
     fn pins(&self, plugin: &str) -> Vec<(PathBuf, String)> {
         let Some(catalog) = self.catalog.upgrade() else { return Vec::new() };
         // Read the files now: an operator writes a hash there before the plug-in's file changes.
@@ -78,7 +80,9 @@ impl PlaceModels for ModelsOfRegistry {
             restore_files(&catalog, files);
         }
     }
+}
 
+impl PlaceModels for ModelsOfRegistry {
     fn reload(&self, model: &str) -> Result<(), String> {
         let Some(loader) = self.loader.upgrade() else { return Ok(()) };
         loader.reload(model).map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))

@@ -70,7 +70,7 @@ impl PluginControl for Repository {
         if let Some(placed) = self.placed_with(&how.plugin) {
             return Err(named_by_files(&how.plugin, placed));
         }
-        self.schedulers()?.change(|| self.0.deciders.attach(how, by))?;
+        self.0.deciders.attach(how, by)?;
         self.show(&how.plugin)
     }
 

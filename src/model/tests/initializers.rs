@@ -313,7 +313,7 @@ fn a_changed_file_waits_for_the_hash_and_an_operator_has_it_written() {
     registry.look();
     assert_eq!(says(), (hash(b""), pinned(b"")), "a changed file");
     let line = registry.logs("guest", 0).unwrap().pop().unwrap().message;
-    assert!(line.contains("names the hash") && line.contains("sequor plugin replace guest"), "{line}");
+    assert!(line.contains("sequor.toml names ") && line.contains("sequor plugin replace guest"), "{line}");
     registry.replace("guest", b"other".to_vec(), "local").unwrap();
     assert_eq!(says(), (hash(b"other"), pinned(b"other")));
     assert_eq!(start(&fixture, 1, 10), 15);

@@ -235,6 +235,16 @@ fn a_model_call_without_a_server_returns_an_error_to_the_guest() {
     assert_eq!(refused, (0, "configure must not call models (in call), in configure".to_owned()));
 }
 
+#[test]
+fn a_guest_that_waits_for_a_request_keeps_nothing_of_the_last_one() {
+    let caller = CallingRig::new(&format!("(call $call) {PASS}"), MINUTE, absent());
+    let before = Arc::strong_count(&caller.echo);
+    for _ in 0..2 {
+        assert!(caller.pre().is_ok());
+        assert_eq!(Arc::strong_count(&caller.echo), before);
+    }
+}
+
 // === wasi-nn ===
 
 /// `$new(rank, len)`: a tensor with this many dimensions of size 1, and this many bytes. `$text(len)`: the length of the error for a name

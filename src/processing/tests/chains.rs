@@ -455,7 +455,7 @@ fn strikes_park_a_processor_and_then_it_is_not_called() {
                 assert_eq!(runs(answer.unwrap().plan), [inputs(b"a")]);
             }
         }
-        link.health.forgive(true);
+        link.health.unpark(link.health.parkings());
         assert!(chain.parked().is_none() && ask(b"a").is_ok());
     }
 }

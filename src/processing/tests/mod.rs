@@ -4,3 +4,4 @@ mod calls;
 mod chains;
 mod handles;
 mod registry;
+mod replacement;

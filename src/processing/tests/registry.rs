@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use sequor_wasm::changes::{NamingFiles, PinnedFile};
 use sequor_wasm::grants::Grants;
 use sequor_wasm::limits::Limits;
 use sequor_wasm::plugin_error::PluginError;
@@ -14,11 +15,11 @@ use sequor_wasm::services::ServiceLog;
 
 use crate::config::model::LoadFacts;
 use crate::processing::link::ChainLink;
-use crate::processing::registry::{MakePlaced, RequestedBy};
+use crate::processing::registry::MakePlaced;
 use crate::processing::wat_fixture::{COUNT, ProcessorWat, SERVING, StillClock, model, step, tensor};
 use crate::processing::{
-    Chain, OnFailure, PinnedFile, PlaceModels, PlaceRules, PluginOperations, PluginPlace as _, PortTensors,
-    ProcessorComponent, ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
+    Chain, OnFailure, PlaceModels, PlaceRules, PluginOperations, PluginPlace as _, PortTensors, ProcessorComponent,
+    ProcessorOptions, ProcessorRegistry, ProcessorSource, SequenceScratch,
 };
 use crate::telemetry::Metrics;
 
@@ -30,7 +31,7 @@ struct NotedModels {
     fails: bool,
 }
 
-impl PlaceModels for NotedModels {
+impl NamingFiles for NotedModels {
     fn pins(&self, _: &str) -> Vec<(PathBuf, String)> {
         self.pins.lock().clone()
     }
@@ -50,7 +51,9 @@ impl PlaceModels for NotedModels {
     fn restore_files(&self, files: &[PinnedFile]) {
         *self.pins.lock() = files.iter().map(|file| (file.directory.clone(), file.before.clone())).collect();
     }
+}
 
+impl PlaceModels for NotedModels {
     fn reload(&self, model: &str) -> Result<(), String> {
         self.reloaded.lock().push(model.to_owned());
         if self.fails { Err("no graph".to_owned()) } else { Ok(()) }
@@ -66,27 +69,40 @@ struct LoadedModels {
     succeed: Mutex<VecDeque<bool>>,
     /// A model that another thread loads for the first time during the next load.
     beside: Mutex<Option<&'static str>>,
+    /// What another thread does during the next change: before the new version is the current one, and before the next load.
+    in_trial: Mutex<Option<Meanwhile>>,
+    in_reload: Mutex<Option<Meanwhile>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Meanwhile {
+    Parks,
+    Loads(&'static str),
 }
 
 /// The models, in the form that the registry takes.
 #[derive(Debug)]
 struct LoadedModelsOf(Arc<LoadedModels>);
 
-impl PlaceModels for LoadedModelsOf {
+impl NamingFiles for LoadedModelsOf {
     fn pins(&self, _: &str) -> Vec<(PathBuf, String)> {
         Vec::new()
     }
 
     fn pin(&self, _: &str, _: &str) -> Result<Vec<PinnedFile>, String> {
+        self.0.acts(&self.0.in_trial);
         Ok(Vec::new())
     }
 
     fn restore_files(&self, _: &[PinnedFile]) {}
+}
 
+impl PlaceModels for LoadedModelsOf {
     fn reload(&self, model: &str) -> Result<(), String> {
         if let Some(beside) = self.0.beside.lock().take() {
             self.0.load(beside);
         }
+        self.0.acts(&self.0.in_reload);
         if !self.0.succeed.lock().pop_front().unwrap_or(true) {
             return Err("no graph".to_owned());
         }
@@ -106,6 +122,21 @@ impl LoadedModels {
 
     fn registry(&self) -> &ProcessorRegistry {
         self.registry.get().unwrap()
+    }
+
+    fn acts(&self, does: &Mutex<Option<Meanwhile>>) {
+        match does.lock().take() {
+            None => {}
+            Some(Meanwhile::Parks) => drop(self.registry().park("guest", "another").unwrap()),
+            Some(Meanwhile::Loads(model)) => self.load(model),
+        }
+    }
+
+    /// The models that take new sequences, each with the hash of its version.
+    fn serving(&self) -> Vec<(String, String)> {
+        let places = self.registry().places("guest");
+        let serving = places.iter().filter(|place| !place.is_retired());
+        serving.map(|place| (place.model().to_owned(), place.sha256())).collect()
     }
 
     /// Loads a model in place of its last load.
@@ -283,13 +314,15 @@ fn wider(scratch: &str) -> Vec<u8> {
 
 #[test]
 fn a_changed_file_that_needs_a_new_load_leaves_a_parked_plug_in_parked() {
-    let models = LoadedModels::new(PlaceRules { strikes: 3, ..PlaceRules::default() });
+    let folder = tempfile::tempdir().unwrap();
+    let rules = PlaceRules { dir: Some(folder.path().to_owned()), strikes: 3, ..PlaceRules::default() };
+    let models = LoadedModels::new(rules);
     let registry = models.registry();
     registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
     models.load("m");
     registry.park("guest", "local").unwrap();
-    let new = registry.made("guest", wider("16B")).unwrap();
-    registry.replace_for(RequestedBy::Folder, "guest", &new, "plugins.dir").unwrap();
+    fs_err::write(folder.path().join("guest.wasm"), wider("16B")).unwrap();
+    registry.look();
     assert_eq!(models.chains.lock().len(), 2);
     assert_eq!(models.parked().as_deref(), Some("an operator has parked guest"));
     // An operator's change unparks.
@@ -331,10 +364,38 @@ fn a_failed_version_is_taken_back_from_a_model_that_loaded_with_it_meanwhile() {
     *models.beside.lock() = Some("n");
     models.succeed.lock().push_back(false);
     registry.replace("guest", wider("16B"), "local").unwrap_err();
-    let places = registry.places("guest");
-    let serving = places.iter().filter(|place| !place.is_retired());
-    let serving: Vec<(&str, bool)> = serving.map(|place| (place.model(), place.sha256() == first)).collect();
-    assert_eq!(serving, [("m", true), ("n", true)]);
+    assert_eq!(models.serving(), [("m".to_owned(), first.clone()), ("n".to_owned(), first)]);
+}
+
+#[test]
+fn a_plug_in_that_is_parked_during_its_replacement_stays_parked() {
+    let in_place = || component(ProcessorWat { post: COUNT, ..ProcessorWat::default() });
+    for was_parked in [false, true] {
+        for (new, in_trial) in [(in_place(), true), (wider("16B"), true), (wider("16B"), false)] {
+            let models = LoadedModels::new(PlaceRules { strikes: 3, ..PlaceRules::default() });
+            let registry = models.registry();
+            registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+            models.load("m");
+            if was_parked {
+                registry.park("guest", "local").unwrap();
+            }
+            *if in_trial { &models.in_trial } else { &models.in_reload }.lock() = Some(Meanwhile::Parks);
+            let shown = registry.replace("guest", new, "local").unwrap();
+            assert_eq!(models.serving(), [("m".to_owned(), shown.sha256)]);
+            assert_eq!(models.parked().as_deref(), Some("an operator has parked guest"), "{was_parked} {in_trial}");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_began_to_load_before_the_replacement_gets_the_new_version_too() {
+    let models = LoadedModels::new(PlaceRules { strikes: 3, ..PlaceRules::default() });
+    let registry = models.registry();
+    registry.load("guest", component(ProcessorWat::default()), "local").unwrap();
+    models.load("m");
+    *models.in_trial.lock() = Some(Meanwhile::Loads("n"));
+    let new = registry.replace("guest", wider("16B"), "local").unwrap().sha256;
+    assert_eq!(models.serving(), [("m".to_owned(), new.clone()), ("n".to_owned(), new)]);
 }
 
 /// A registry over this folder. Versions that contain the marker wait for the test: it hears of each, and then lets it go on.
@@ -382,7 +443,7 @@ fn a_file_that_is_written_while_its_predecessor_is_compiled_stays_and_serves_nex
     assert_eq!(registry.show("guest").unwrap().sha256, first, "an older file does not come after a newer one");
     registry.look();
     let serves = registry.find("guest").unwrap().sha256().to_owned();
-    assert_eq!(serves, registry.made("guest", third.clone()).unwrap().source.sha256());
+    assert_eq!(serves, make()("guest", &third).unwrap().sha256());
     assert!(fs_err::read(&file).unwrap() == third);
     drop(chain);
 }

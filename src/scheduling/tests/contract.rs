@@ -46,6 +46,9 @@ fn a_guest_that_is_far_behind_with_its_events_makes_one_call_for_a_question() {
     assert!(calls(&rig) <= asked + 2, "{} calls", calls(&rig) - asked);
     assert_eq!((rig.version.script.lock().plans, rig.rang()), (plans, true), "it is asked once it has caught up");
     rig.keep();
+    while rig.rang() {
+        rig.keep();
+    }
     rig.turn();
     let script = rig.version.script.lock();
     assert_eq!(script.plans, plans + 1);
@@ -127,6 +130,21 @@ fn events_are_observed_on_the_maintenance_thread_unless_that_is_quick() {
         rig.keep();
         assert_eq!(observed(&rig), 1);
     }
+}
+
+#[test]
+fn many_events_are_observed_in_parts_and_other_guests_get_their_turn() {
+    let (mut rig, mut observed) = observer(|_| {});
+    for n in 0..10 {
+        rig.starts(n * AT_ONCE as u64 + 1..=(n + 1) * AT_ONCE as u64);
+        rig.hand_over_events();
+    }
+    assert!(rig.rang());
+    rig.keep();
+    assert_eq!((observed(&rig), rig.rang()), (8, true));
+    rig.keep();
+    assert_eq!((observed(&rig), rig.rang()), (2, false));
+    assert!(rig.version.script.lock().events.kind.len() >= 10 * AT_ONCE);
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn does(name: &str) -> Option<Does> {
         "admit" => Does::Admit,
         "admit-evict" => Does::AdmitEvict,
         "bad" => Does::TrapInConfigure,
+        "full" => Does::NoRoom,
         _ => return None,
     })
 }
@@ -294,6 +295,24 @@ fn a_changed_plug_in_file_replaces_the_version_unless_it_is_invalid() {
     assert_eq!(write("first"), "first");
     rig.sequence(1);
     assert_eq!(rig.state("first"), BindingState::Active);
+}
+
+#[test]
+fn a_changed_plug_in_file_that_finds_no_room_is_taken_once_there_is_room() {
+    let rig = Rig::new(&["first"]);
+    let repository: &dyn PluginControl = &rig.fixture.repository;
+    let registry = rig.fixture.repository.registry().unwrap();
+    repository.attach(&attach("first"), BY).unwrap();
+    registry.look();
+    fs_err::write(registry.file("first").unwrap(), "full").unwrap();
+    (0..3).for_each(|_| registry.look());
+    assert_eq!(repository.show("first").unwrap().sha256, "first");
+    let lines = repository.logs("first", 0).unwrap();
+    assert_eq!(lines.iter().filter(|line| line.message.starts_with("not replaced: ")).count(), 1, "{lines:?}");
+    rig.versions.lock()["full"].does(Does::First);
+    registry.look();
+    assert_eq!(repository.show("first").unwrap().sha256, "full");
+    rig.sequence(1);
 }
 
 #[test]
