@@ -271,7 +271,7 @@ mod tests {
         version(&base, 1);
         let closed = base.join("lost+found");
         fs_err::create_dir(&closed).unwrap();
-        fs_err::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+        fs_err::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
         let line = serde_json::json!({ "model_config_list": [{ "config": { "name": "a", "base_path": base } }] });
         let models = file::parse(Path::new("c.json"), &line.to_string()).unwrap().models;
         let repository = OvmsRepository::new(folder.path(), OvmsModels::Given(models), 5);

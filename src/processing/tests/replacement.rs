@@ -10,7 +10,7 @@ use sequor_wasm::plugin_error::PluginError;
 
 use crate::config::model::LoadFacts;
 use crate::processing::health::{PlaceGauges, PlaceHealth};
-use crate::processing::place::Replacement;
+use crate::processing::place::{Misfit, Replacement};
 use crate::processing::status::PlaceStatus;
 use crate::processing::wat_fixture::{COUNT, ProcessorWat, SERVING, StillClock};
 use crate::processing::{
@@ -71,7 +71,7 @@ impl PluginPlace for StandInPlace {
         PlaceStatus::new(&LoadFacts::default(), &self.sha256(), &self.health, (0, 0), (Duration::ZERO, "{}"))
     }
 
-    fn try_version(&self, component: &Arc<ProcessorComponent>) -> Result<Replacement<String>, String> {
+    fn try_version(&self, component: &Arc<ProcessorComponent>) -> Result<Replacement<String>, Misfit> {
         if self.reloads {
             return Ok(Replacement::NewLoad);
         }

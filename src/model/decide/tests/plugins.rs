@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sequor_core::Hooks;
 use sequor_core::policy::columns;
-use sequor_wasm::room::RoomPurpose;
+use sequor_wasm::room::{GuestRoom, RoomPurpose, RoomShare};
 
 use crate::model::catalog::Availability;
 use crate::model::request::Parameter;
@@ -25,6 +25,8 @@ pub(in crate::model) type Versions = Arc<Mutex<BTreeMap<String, Arc<StandInVersi
 pub(super) struct Rig {
     pub(in crate::model) fixture: Fixture,
     pub(in crate::model) versions: Versions,
+    /// All the room of the versions named `full`.
+    taken: Arc<Mutex<Vec<RoomShare>>>,
 }
 
 fn hooks(name: &str) -> Hooks {
@@ -36,7 +38,7 @@ fn hooks(name: &str) -> Hooks {
 
 fn does(name: &str) -> Option<Does> {
     Some(match name.split('#').next().unwrap_or(name) {
-        "first" | "few" => Does::First,
+        "first" | "few" | "full" => Does::First,
         "untold" => Does::TrapInObserve,
         "all" => Does::All,
         "trap" => Does::Trap,
@@ -44,9 +46,13 @@ fn does(name: &str) -> Option<Does> {
         "admit" => Does::Admit,
         "admit-evict" => Does::AdmitEvict,
         "bad" => Does::TrapInConfigure,
-        "full" => Does::NoRoom,
         _ => return None,
     })
+}
+
+/// Takes all the room that is left.
+fn all_of(room: &GuestRoom) -> Vec<RoomShare> {
+    std::iter::from_fn(|| room.open(1, RoomPurpose::Replacement).ok()).collect()
 }
 
 impl Rig {
@@ -63,7 +69,8 @@ impl Rig {
             fs_err::write(dir.join(format!("{name}.wasm")), name).unwrap();
         }
         let versions = Versions::default();
-        let known = Arc::clone(&versions);
+        let taken = Arc::<Mutex<Vec<RoomShare>>>::default();
+        let (known, of_full) = (Arc::clone(&versions), Arc::clone(&taken));
         let loader = move |name: &str, bytes: &[u8]| {
             let text = String::from_utf8(bytes.to_owned()).unwrap();
             // An operator puts another file while this version is compiled.
@@ -73,6 +80,9 @@ impl Rig {
             let no = || PluginError::Invalid(format!("{name}.wasm is no component"));
             let version = StandInVersion::new(&text, hooks(&text));
             version.does(does(&text).ok_or_else(no)?);
+            if text == "full" {
+                of_full.lock().extend(all_of(&version.room));
+            }
             known.lock().insert(text, Arc::clone(&version));
             Ok(version as Arc<dyn Source>)
         };
@@ -80,7 +90,7 @@ impl Rig {
         let mut rules = PluginRules { dir: Some(dir), time, ..PluginRules::default() };
         change(&mut rules);
         fixture.repository.run_plugins(rules, Box::new(loader)).unwrap();
-        Rig { fixture, versions }
+        Rig { fixture, versions, taken }
     }
 
     pub(in crate::model) fn new(files: &[&str]) -> Rig {
@@ -309,7 +319,7 @@ fn a_changed_plug_in_file_that_finds_no_room_is_taken_once_there_is_room() {
     assert_eq!(repository.show("first").unwrap().sha256, "first");
     let lines = repository.logs("first", 0).unwrap();
     assert_eq!(lines.iter().filter(|line| line.message.starts_with("not replaced: ")).count(), 1, "{lines:?}");
-    rig.versions.lock()["full"].does(Does::First);
+    rig.taken.lock().clear();
     registry.look();
     assert_eq!(repository.show("first").unwrap().sha256, "full");
     rig.sequence(1);
@@ -348,7 +358,7 @@ fn an_attached_plug_in_without_room_at_a_reload_decides_once_there_is_room() {
     // It keeps the old load, and its plug-in.
     rig.fixture.sum(7, 1, |s| s.start = true);
     let room = rig.versions.lock()["first"].room.clone();
-    let full: Vec<_> = std::iter::from_fn(|| room.open(1, RoomPurpose::Replacement).ok()).collect();
+    let full = all_of(&room);
     rig.write("[sequence]\nidle = \"60s\"\n");
     rig.load();
     let plans = rig.plans("first");
