@@ -435,7 +435,7 @@ fn configure(config: ConfigSource, toml: Option<String>) {
         ..Signature::default()
     };
     let files = vec!["model.onnx".to_owned()];
-    let sources = Sources { directory: "/nowhere/m".into(), config, sequor_toml: toml, files };
+    let sources = Sources { directory: "/nowhere/m".into(), config, sequor_toml: toml, files, ..Sources::default() };
     let faults = match Draft::parse(sources, &Default::default()) {
         Err(faults) => faults,
         Ok(draft) => match draft.resolve(&graph) {
