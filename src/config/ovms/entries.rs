@@ -1,4 +1,4 @@
-//! Files, links and folders of a generated directory. What is already as it should be is not touched, because a new modification time
+//! Files, links and folders of a generated directory. An entry that is right is not touched, because a new modification time
 //! makes the server load the model again.
 
 use std::ffi::OsStr;
