@@ -33,7 +33,8 @@ pub use disk::DiskTier;
 pub use error::TierError;
 pub use folder::{OpenedStore, open};
 pub use record::{EndedState, IdleTime, StateHead, TierKey};
-#[cfg(test)]
+// Only the tests of models use it, and they are not built for interleavings.
+#[cfg(all(test, not(feature = "shuttle")))]
 pub(crate) use shared::OwnRedis;
 pub use shared::{
     ClaimFailure, ClaimOutcome, ClaimTask, HandoverState, LeaseClock, SharedHost, SharedOptions, SharedSequence,
