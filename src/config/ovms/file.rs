@@ -367,7 +367,7 @@ mod tests {
         let faults = |text: &str| parse(Path::new("c.json"), text).unwrap_err()[0].to_string();
         assert!(faults("{").starts_with("c.json:1:1: The file is not valid json"));
         let pipeline = r#"{"model_config_list": [], "pipeline_config_list": [{"name": "p"}]}"#;
-        assert_eq!(faults(pipeline), "c.json:1:26: pipeline_config_list is not served");
+        assert_eq!(faults(pipeline), "c.json:1:27: pipeline_config_list is not served");
         let text = r#"{"model_config_list": [{"config": {"name": "m", "base_path": "/m", "target_device": "CPU"}}]}"#;
         let notices = parse(Path::new("c.json"), text).unwrap().notices;
         assert_eq!(
@@ -401,7 +401,7 @@ mod tests {
         let faults = parse(Path::new("c.json"), text).unwrap_err();
         let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
         let want = [
-            "c.json:1:35: model m: base_path is missing",
+            "c.json:1:25: model m: base_path is missing",
             "c.json:1:49: model m: stateful is true or false, not 1",
             "c.json:1:64: model m: nireq is a number of at least 0, not \"x\"",
             "c.json:1:78: model m: \"foo\" is not known",

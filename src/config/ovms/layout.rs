@@ -273,7 +273,7 @@ mod tests {
             let counts: Vec<i32> = config.instance_group.iter().map(|group| group.count).collect();
             (VersionPolicy::from_config(&config), counts, names(&folder.path().join("m")), notices)
         };
-        let files = |versions: &[&'static str]| [versions, &["config.pbtxt", "sequor.toml"]].concat();
+        let files = |versions: &[&'static str]| [versions, &["config.pbtxt", "notes", "sequor.toml"]].concat();
         let (policy, counts, there, notices) = read(&given);
         assert_eq!((policy, counts, notices), (Some(VersionPolicy::All), vec![2], vec![]));
         assert_eq!(there, files(&["1", "3"]));
@@ -292,7 +292,7 @@ mod tests {
         let path = base.path().join("config.pbtxt").display().to_string();
         let (folder, notices) = written(&given);
         assert_eq!(notices, [format!("nireq has no effect: instance_group of {path} sets the instances")]);
-        assert_eq!(names(&folder.path().join("m")), ["1", "3", "config.pbtxt", "sequor.toml"]);
+        assert_eq!(names(&folder.path().join("m")), ["1", "3", "config.pbtxt", "notes", "sequor.toml"]);
         given.nireq = Some(3);
         assert_eq!(written(&given).1, Vec::<String>::new());
         given.version_policy = Some(VersionPolicy::Latest(1));

@@ -84,6 +84,14 @@ pub(super) fn plan(model: &OvmsModel) -> Result<LayoutPlan, String> {
         let graph = graph(model, own.as_ref(), &base_path.join(number.to_string()))?;
         versions.push(VersionPlan { number, graph });
     }
+    // After the graphs: a model in another format has no states to name.
+    if own.is_none() && model.stateful.is_some_and(|stateful| !stateful.low_latency_transformation) {
+        return Err(format!(
+            "the states of a stateful model must be named: write sequence_batching with its states into {}, or set \
+             low_latency_transformation, which names those of LSTM, GRU and RNN nodes",
+            model.own_config().display()
+        ));
+    }
     let (mut notices, mut shared) = (Vec::new(), Vec::new());
     let config = match &own {
         Some(own) => {
@@ -100,14 +108,7 @@ fn own_config(model: &OvmsModel) -> Result<Option<OwnConfig>, String> {
     let path = model.own_config();
     let low_latency = model.stateful.is_some_and(|stateful| stateful.low_latency_transformation);
     if !path.is_file() {
-        return match model.stateful {
-            Some(_) if !low_latency => Err(format!(
-                "the states of a stateful model must be named: write sequence_batching with its states into {}, or set \
-                 low_latency_transformation, which names those of LSTM, GRU and RNN nodes",
-                path.display()
-            )),
-            _ => Ok(None),
-        };
+        return Ok(None);
     }
     if low_latency {
         return Err(format!(
