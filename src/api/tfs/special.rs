@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use sequor_core::Id;
-use sequor_proto::tensorflow::{DataType, TensorProto};
+use sequor_proto::tensorflow::TensorProto;
 
 use crate::model::{InferAnswer, Parameter, SequenceStep};
 
@@ -44,22 +44,17 @@ pub(super) fn take(
 ) -> Result<SequenceStep, SpecialInputFault> {
     let id = match inputs.remove(SEQUENCE_ID) {
         None => 0,
-        Some(tensor) => single(SEQUENCE_ID, &tensor, &tensor.uint64_val, (DataType::DtUint64, u64::from_le_bytes))?,
+        Some(tensor) => single(SEQUENCE_ID, &tensor, &tensor.uint64_val)?,
     };
     let control = match inputs.remove(CONTROL) {
         None => NONE,
-        Some(tensor) => single(CONTROL, &tensor, &tensor.uint32_val, (DataType::DtUint32, u32::from_le_bytes))?,
+        Some(tensor) => single(CONTROL, &tensor, &tensor.uint32_val)?,
     };
     step(id, control, header)
 }
 
-/// The only value of a special input. OVMS wants it in the list of its type. Clients that make tensors of arrays send its bytes, and its type.
-fn single<T: Copy, const N: usize>(
-    input: &'static str,
-    tensor: &TensorProto,
-    values: &[T],
-    (dtype, from_bytes): (DataType, fn([u8; N]) -> T),
-) -> Result<T, SpecialInputFault> {
+/// The only value of a special input.
+fn single<T: Copy>(input: &'static str, tensor: &TensorProto, values: &[T]) -> Result<T, SpecialInputFault> {
     match tensor.tensor_shape.as_ref().map_or(&[][..], |shape| shape.dim.as_slice()) {
         [] => return Err(SpecialInputFault::NoShape),
         [dim] if dim.size == 1 => {}
@@ -68,10 +63,6 @@ fn single<T: Copy, const N: usize>(
     }
     match values {
         [value] => Ok(*value),
-        [] if tensor.dtype() == dtype => {
-            let bytes = <[u8; N]>::try_from(tensor.tensor_content.as_ref());
-            bytes.map(from_bytes).map_err(|_| SpecialInputFault::Type(input))
-        }
         _ => Err(SpecialInputFault::Type(input)),
     }
 }
@@ -146,10 +137,6 @@ mod tests {
         Some(TensorProto { uint32_val: values.to_vec(), ..shaped(dims) })
     }
 
-    fn bytes(dtype: DataType, bytes: &[u8]) -> Option<TensorProto> {
-        Some(TensorProto { dtype: dtype.into(), tensor_content: bytes.to_vec().into(), ..shaped(&[1]) })
-    }
-
     fn taken(id: Option<TensorProto>, control: Option<TensorProto>) -> Result<(u64, bool, bool), SpecialInputFault> {
         let named = [(SEQUENCE_ID, id), (CONTROL, control)];
         let mut inputs = named.into_iter().filter_map(|(name, tensor)| Some((name.to_owned(), tensor?))).collect();
@@ -180,12 +167,8 @@ mod tests {
             (id(&[0], &[]), None, Err(Size(SEQUENCE_ID))),
             (id(one, &[]), None, Err(Type(SEQUENCE_ID))),
             (id(one, &[7, 8]), None, Err(Type(SEQUENCE_ID))),
-            // Bytes replace the list only with their type.
+            // Bytes in `tensor_content` do not replace the list.
             (Some(TensorProto { tensor_content: vec![7; 8].into(), ..shaped(one) }), None, Err(Type(SEQUENCE_ID))),
-            (bytes(DataType::DtUint64, &[7; 4]), None, Err(Type(SEQUENCE_ID))),
-            (bytes(DataType::DtInt64, &[7; 8]), None, Err(Type(SEQUENCE_ID))),
-            (bytes(DataType::DtUint64, &258u64.to_le_bytes()), None, Ok((258, false, false))),
-            (id(one, &[7]), bytes(DataType::DtUint32, &1u32.to_le_bytes()), Ok((7, true, false))),
             (control(one, &[7]), None, Err(Type(SEQUENCE_ID))),
             (id(one, &[7]), control(&[], &[1]), Err(NoShape)),
             (id(one, &[7]), control(&[1, 1], &[1]), Err(Rank(CONTROL))),
