@@ -179,7 +179,7 @@ impl<S: Hashed + ?Sized, X> VersionChanges<S, X> {
         let _changing = self.changing.lock();
         let now = self.current(name)?;
         let (before, now) = (before.source.sha256(), now.source.sha256());
-        // Another call may have brought this very version, for example the first try of a client that did not wait for its answer.
+        // A client that times out sends the same version again. Its first call may have made the change meanwhile.
         if now != before && now != new.source.sha256() {
             let (before, now) = (short(before), short(now));
             return Err(PluginError::Conflict(format!(
@@ -215,8 +215,7 @@ impl<S: Hashed + ?Sized, X> VersionChanges<S, X> {
     // === the plug-in folder ===
 
     /// Checks the files of all known plug-ins. A changed file replaces the current version. If a model's file names another hash, it waits
-    /// until that changes. A file that is refused for a passing reason is tried again at the next
-    /// look. A bad file is logged.
+    /// until that changes. A file that is refused for a passing reason is tried again at the next look. A bad file is logged.
     pub fn look(&self, at: &impl VersionPlaces<S>) {
         let is_pinned = |name: &str, sha256: &str| other_pin(at, name, sha256).is_some();
         for name in self.versions.changed_files(is_pinned) {
@@ -242,7 +241,7 @@ impl<S: Hashed + ?Sized, X> VersionChanges<S, X> {
         match self.serve(at, name, &new, ChangeOrigin::Folder { again }) {
             Err(PluginError::Unavailable(why)) => {
                 self.versions.try_again(name, print, new);
-                // Said once.
+                // Each look tries again, but only the first one reports the reason.
                 if again { Ok(()) } else { Err(PluginError::Unavailable(why)) }
             }
             taken => taken,

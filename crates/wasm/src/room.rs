@@ -69,7 +69,7 @@ impl ShareUse {
 pub enum RoomPurpose {
     /// A plug-in at a place that had none.
     New,
-    /// Another version or another load beside one that serves.
+    /// A replacement: the version or load that serves keeps its own share until it is gone.
     Replacement,
 }
 

@@ -1,5 +1,5 @@
-//! Files, links and folders of a generated directory. An entry that is right is not touched, because a new modification time
-//! makes the server load the model again.
+//! Files, links and folders of a generated directory. An entry that is right is not touched: a new modification time makes
+//! the server load the model again.
 
 use std::ffi::OsStr;
 use std::io;
