@@ -4,15 +4,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
-#[path = "../src/initializing/wat.rs"]
-mod wat;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor::backend::mock::MockBackend;
 use sequor::initializing::InitializerComponent;
+use sequor::initializing::wat::InitializerWat;
 use sequor::model::request::SequenceStep;
 use sequor::model::{InferRequest, NamedTensor, Repository, RepositoryOptions, Tensor};
 use sequor::processing::PlaceRules;
@@ -23,7 +21,6 @@ use sequor_wasm::grants::Grants;
 use sequor_wasm::plugin_error::PluginError;
 use tempfile::TempDir;
 
-use wat::InitializerWat;
 
 /// Input 10 starts with the kept state of `p`, all other inputs with zeros.
 const INITIALIZE: &str = "

@@ -26,7 +26,7 @@ use wasmtime::component::{Component, Linker, TypedFunc};
 use wasmtime::{Config, Store};
 
 use crate::BenchResult;
-use crate::wat_guest::{ALIKE, WatGuest};
+use sequor::processing::wat_guest::{ALIKE, WatGuest};
 
 const LONG: Duration = Duration::from_millis(400);
 const MIB: usize = 1 << 20;

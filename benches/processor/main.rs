@@ -27,8 +27,6 @@ mod calls;
 mod hostile;
 #[path = "../../tests/it/initializer_orders.rs"]
 mod initializer_orders;
-#[path = "../../src/initializing/wat.rs"]
-mod initializer_wat;
 mod models;
 mod pcm;
 #[path = "../../tests/it/puppet.rs"]
@@ -38,8 +36,6 @@ mod served;
 mod swap;
 mod transducer;
 mod vad;
-#[path = "../../src/processing/wat_guest.rs"]
-mod wat_guest;
 
 type BenchResult<T> = Result<T, Box<dyn std::error::Error>>;
 

@@ -19,7 +19,7 @@ use sequor_wasm::plugin_error::PluginError;
 use tempfile::TempDir;
 
 use crate::BenchResult;
-use crate::wat_guest::{ALIKE, WatGuest};
+use sequor::processing::wat_guest::{ALIKE, WatGuest};
 
 const UNDER_WAY: usize = 64;
 const REQUESTS: usize = 40_000;

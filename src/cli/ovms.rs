@@ -14,10 +14,14 @@ use crate::config::server::GivenFlags;
 use crate::error::SourceFault;
 use crate::model::{RepositorySource, TemporaryFolder};
 
-impl RepositorySource for OvmsRepository {
+/// The models of OVMS's files, as the loader follows them.
+#[derive(Debug)]
+struct OvmsSource(OvmsRepository);
+
+impl RepositorySource for OvmsSource {
     fn refresh(&self) -> Result<(), SourceFault> {
-        let refreshed = OvmsRepository::refresh(self);
-        for notice in self.take_notices() {
+        let refreshed = self.0.refresh();
+        for notice in self.0.take_notices() {
             tracing::warn!("{notice}");
         }
         refreshed.map_err(|error| match error {
@@ -28,7 +32,7 @@ impl RepositorySource for OvmsRepository {
     }
 
     fn original(&self, path: &Path) -> Option<PathBuf> {
-        OvmsRepository::original(self, path)
+        self.0.original(path)
     }
 }
 
@@ -69,7 +73,7 @@ pub(super) fn repository(matches: &ArgMatches, given: &mut GivenFlags) -> Result
             given.set("model.poll", flag(), format!("{poll_seconds}s"));
         }
     }
-    Ok(Some((folder, Arc::new(repository))))
+    Ok(Some((folder, Arc::new(OvmsSource(repository)))))
 }
 
 /// A server whose name the program may be called by, through a link.

@@ -55,7 +55,7 @@ impl SettingsSource for ProcessSettings {
 impl Descriptors {
     fn fitted(self, wanted: Connections) -> Connections {
         let Descriptors { limit, open } = self;
-        let (fitted, lowered) = wanted.fit(limit, open);
+        let (fitted, lowered) = descriptors::fit(wanted, limit, open);
         if lowered {
             let (max, per_peer) = (fitted.max, fitted.per_peer);
             tracing::warn!(

@@ -1,6 +1,6 @@
 //! An initializer that obeys the input of a START, and the model behind it. The benchmarks include this file too.
 
-use crate::initializer_wat::InitializerWat;
+use sequor::initializing::wat::InitializerWat;
 
 /// Hostile behaviour of an initializer. The number is the input that triggers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

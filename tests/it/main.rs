@@ -7,8 +7,6 @@ mod admin;
 mod authors;
 mod bad_input;
 mod cache;
-#[path = "../../src/processing/calling_wat.rs"]
-mod calling_wat;
 mod calls;
 #[path = "../surface/admin/certificates.rs"]
 mod certificates;
@@ -33,8 +31,6 @@ mod held;
 mod hostile;
 mod initializer_guests;
 mod initializer_orders;
-#[path = "../../src/initializing/wat.rs"]
-mod initializer_wat;
 mod initializers;
 mod initializers_authors;
 mod json;
@@ -78,6 +74,4 @@ mod traces;
 mod transducer;
 mod types;
 mod value;
-#[path = "../../src/processing/wat_guest.rs"]
-mod wat_guest;
 mod why;

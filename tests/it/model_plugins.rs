@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::server::{Call, Server};
 use crate::states::infer;
 use crate::steps::metric;
-use crate::wat_guest::{ALIKE, WatGuest};
+use sequor::processing::wat_guest::{ALIKE, WatGuest};
 
 /// Calls `echo` with its input, and replies with the output.
 const CALL: &str = r#"

@@ -11,7 +11,7 @@ use crate::operator::{ask, refused};
 use crate::python::{self, prepared};
 use crate::server::{Call, Server, root};
 use crate::steps::{accumulators, metric, step, sum};
-use crate::wat_guest::{ALIKE, WatGuest};
+use sequor::processing::wat_guest::{ALIKE, WatGuest};
 
 /// Writes a model with two BYTES inputs that returns each unchanged.
 fn texts(model: &Path, sequor_toml: &str) {

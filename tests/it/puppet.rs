@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::wat_guest::{ALIKE, WatGuest};
+use sequor::processing::wat_guest::{ALIKE, WatGuest};
 
 /// Inputs from this value on are orders.
 pub(crate) const ORDERS: i32 = -2_000_000_100;
