@@ -1,5 +1,5 @@
-//! Checks `tests/imports.allow`: which modules may depend on which, and which modules may use which crates. Also checks rules of files that
-//! no lint knows. It looks for tokens, not for `use` lines, so that it also sees a path in the middle of an expression.
+//! Checks `tests/imports.allow`: which modules may depend on which, and which modules may use which crates. Packages cannot depend on each
+//! other in a circle; the modules within one could. Also checks rules of files that no lint knows. It looks for tokens, not for `use` lines, so that it also sees a path in the middle of an expression.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -38,6 +38,29 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     found.sort();
     assert!(!found.is_empty());
     found.into_iter().map(|p| (p.strip_prefix(&base).unwrap().to_owned(), fs::read_to_string(&p).unwrap())).collect()
+}
+
+/// The packages whose modules have a line in `tests/imports.allow`, lowest first.
+const PACKAGES: [&str; 9] = [
+    "crates/config/src",
+    "crates/telemetry/src",
+    "crates/executor/src",
+    "crates/state/src",
+    "crates/backend/src",
+    "crates/plugins/src",
+    "crates/model/src",
+    "crates/server/src",
+    "src",
+];
+
+/// The Rust files of all modules, by their paths within their packages. No two packages have a module of the same name.
+fn sources_of_modules() -> Vec<(PathBuf, String)> {
+    PACKAGES.into_iter().flat_map(sources).filter(|(path, _)| module(path).is_some()).collect()
+}
+
+/// The folder of a module, or of one within it.
+fn folder_of(module: &str) -> PathBuf {
+    PACKAGES.iter().map(|package| root().join(package).join(module)).find(|folder| folder.is_dir()).unwrap()
 }
 
 /// The lines of `tests/imports.allow` that have this sign between their two sides.
@@ -118,7 +141,7 @@ fn climbs(path: &Path, code: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// The module of `src/` that a file belongs to; none for the two files at the root.
+/// The module that a file belongs to; none for the two files at the root of a package.
 fn module(path: &Path) -> Option<String> {
     let first = path.with_extension("").iter().next().unwrap().to_str().unwrap().to_owned();
     (first != "lib" && first != "main").then_some(first)
@@ -129,9 +152,10 @@ fn module(path: &Path) -> Option<String> {
 #[test]
 fn modules_import_only_the_modules_allowed_in_imports_allow() {
     let (allowed, mut used) = (table("->"), Table::new());
-    let modules: BTreeSet<String> = sources("src").iter().filter_map(|(path, _)| module(path)).collect();
+    let files = sources_of_modules();
+    let modules: BTreeSet<String> = files.iter().filter_map(|(path, _)| module(path)).collect();
     let mut faults = Vec::new();
-    for (path, text) in sources("src") {
+    for (path, text) in files {
         let code = code(&text);
         let Some(module) = module(&path) else { continue };
         let mut names: BTreeSet<String> =
@@ -141,15 +165,20 @@ fn modules_import_only_the_modules_allowed_in_imports_allow() {
         }
         for name in &names {
             if !modules.contains(name) && name != "core" {
-                faults.push(format!("src/{}: crate::{name} is no module", path.display()));
+                faults.push(format!("{}: crate::{name} is no module", path.display()));
             } else if !allowed.get(&module).is_some_and(|to| to.contains(name)) {
-                faults.push(format!("src/{}: {module} may not name {name}", path.display()));
+                faults.push(format!("{}: {module} may not name {name}", path.display()));
+            }
+        }
+        for package in PACKAGES.iter().filter_map(|package| package.strip_prefix("crates/")?.strip_suffix("/src")) {
+            if begins(&code, &format!("sequor_{package}")).next().is_some() {
+                faults.push(format!("{}: lib.rs names the modules of sequor-{package}; say crate::", path.display()));
             }
         }
         used.entry(module).or_default().extend(names);
         for (number, (climbed, depth)) in (1..).zip(climbs(&path, &code)) {
             if climbed >= depth && climbed > 0 {
-                faults.push(format!("src/{}:{number}: climbs out of its module; say crate::", path.display()));
+                faults.push(format!("{}:{number}: climbs out of its module; say crate::", path.display()));
             }
         }
     }
@@ -191,7 +220,7 @@ fn within<'a>(after: &'a str, module: &str) -> Result<Option<&'a str>, String> {
     Ok(Some(rest))
 }
 
-/// The faults of a file of `src/ROOM/INNER/` against the order of the modules within ROOM.
+/// The faults of a file of `ROOM/INNER/` against the order of the modules within ROOM.
 fn against_the_order(path: &Path, text: &str, module: &str, order: &[String]) -> Vec<String> {
     let Some(inner) = path.strip_prefix(module).ok().filter(|inner| inner.components().count() > 1) else {
         return Vec::new();
@@ -201,11 +230,11 @@ fn against_the_order(path: &Path, text: &str, module: &str, order: &[String]) ->
         return Vec::new();
     }
     let Some(height) = order.iter().position(|other| other == inner) else {
-        return vec![format!("src/{}: {module}/{inner} has no place in tests/imports.allow", path.display())];
+        return vec![format!("{}: {module}/{inner} has no place in tests/imports.allow", path.display())];
     };
     let (code, _) = circles::without_tests(&code(text));
     let (module_path, mut faults) = (module.replace('/', "::"), Vec::new());
-    let mut fault = |what: String| faults.push(format!("src/{}: {what}", path.display()));
+    let mut fault = |what: String| faults.push(format!("{}: {what}", path.display()));
     for after in begins(&code, "crate") {
         let within = match within(after, module) {
             Ok(Some(within)) => within,
@@ -223,7 +252,7 @@ fn against_the_order(path: &Path, text: &str, module: &str, order: &[String]) ->
             }
         }
     }
-    // `super` leaves an inner module before it leaves the module of `src/`.
+    // `super` leaves an inner module before it leaves the outer one.
     let depth_of_module = module.split('/').count();
     for (number, (climbed, depth)) in (1..).zip(climbs(path, &code)) {
         if climbed > 0 && climbed + depth_of_module >= depth {
@@ -237,14 +266,14 @@ fn against_the_order(path: &Path, text: &str, module: &str, order: &[String]) ->
 fn submodules_import_only_in_the_order_of_imports_allow() {
     let mut faults = Vec::new();
     for (module, order) in orders() {
-        let folders = fs::read_dir(root().join("src").join(&module)).unwrap().map(|entry| entry.unwrap().path());
+        let folders = fs::read_dir(folder_of(&module)).unwrap().map(|entry| entry.unwrap().path());
         let modules = folders.filter(|path| path.is_dir() && !path.ends_with("tests"));
         assert_eq!(
             modules.count(),
             order.len(),
             "every module of {module} has its place in tests/imports.allow, and each is there"
         );
-        for (path, text) in sources("src").iter().filter(|(path, _)| path.starts_with(&module)) {
+        for (path, text) in sources_of_modules().iter().filter(|(path, _)| path.starts_with(&module)) {
             faults.extend(against_the_order(path, text, &module, &order));
         }
     }
@@ -259,7 +288,7 @@ const HOST: [&str; 3] = ["sequor_sync", "wasmparser", "wasmtime"];
 fn methods_of_a_type_span_at_most_two_files() {
     const MODULES: [&str; 6] = ["model", "executor", "device", "state", "batch", "backend"];
     let mut files: BTreeMap<(String, String), BTreeSet<PathBuf>> = BTreeMap::new();
-    for (path, text) in sources("src") {
+    for (path, text) in sources_of_modules() {
         let Some(module) = module(&path).filter(|module| MODULES.contains(&module.as_str())) else { continue };
         for line in text.lines().filter(|line| line.starts_with("impl") && !line.contains(" for ")) {
             let of = &line["impl".len()..];
@@ -278,7 +307,7 @@ fn methods_of_a_type_span_at_most_two_files() {
 fn a_surface_names_nothing_of_another() {
     const SURFACES: [&str; 3] = ["admin", "kserve", "tfs"];
     let (mut faults, mut files) = (Vec::new(), 0);
-    for (path, text) in sources("src").iter().filter(|(path, _)| path.starts_with("api")) {
+    for (path, text) in sources_of_modules().iter().filter(|(path, _)| path.starts_with("api")) {
         let Some(own) = SURFACES.into_iter().find(|surface| path.starts_with(Path::new("api").join(surface))) else {
             continue;
         };
@@ -286,7 +315,7 @@ fn a_surface_names_nothing_of_another() {
         let code = code(text);
         for after in begins(&code, "crate").filter_map(|after| after.strip_prefix("api::")) {
             let others = named(after).into_iter().filter(|name| *name != own && SURFACES.contains(&name.as_str()));
-            faults.extend(others.map(|other| format!("src/{}: {own} names {other}", path.display())));
+            faults.extend(others.map(|other| format!("{}: {own} names {other}", path.display())));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -297,12 +326,12 @@ fn a_surface_names_nothing_of_another() {
 fn crates_are_imported_only_by_their_assigned_modules() {
     let mut faults = Vec::new();
     for (krate, homes) in table("@") {
-        for (path, text) in sources("src") {
+        for (path, text) in sources_of_modules() {
             let code = code(&text);
             let is_named = begins(&code, &krate).next().is_some() || code.contains(&format!("use {krate};"));
             let home = module(&path).is_some_and(|module| homes.contains(&module));
             if is_named && !home {
-                faults.push(format!("src/{}: {krate} lives in {homes:?}", path.display()));
+                faults.push(format!("{}: {krate} lives in {homes:?}", path.display()));
             }
         }
         for folder in ["crates/core/src", "crates/files/src", "crates/sync/src", "crates/wasm/src"] {
@@ -372,7 +401,6 @@ fn the_component_host_mentions_no_plugin_world() {
 #[test]
 fn every_source_file_starts_with_a_module_comment() {
     let folders = [
-        "src",
         "crates/core/src",
         "crates/core/tests",
         "crates/files/src",
@@ -386,6 +414,7 @@ fn every_source_file_starts_with_a_module_comment() {
     ];
     let files = folders
         .iter()
+        .chain(&PACKAGES)
         .flat_map(|f| sources(f).into_iter().map(move |(path, text)| (format!("{f}/{}", path.display()), text)));
     let silent: Vec<String> = files.filter(|(_, text)| !text.starts_with("//! ")).map(|(path, _)| path).collect();
     assert!(silent.is_empty(), "these files do not open with what lives in them: {silent:?}");

@@ -123,7 +123,7 @@ fn the_book_lists_every_page() {
 /// The reasons in the code: those next to a status code, and those of ended sequences.
 fn reasons() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for (_, text) in sources("src/api").into_iter().chain(sources("src/server")) {
+    for (_, text) in sources("crates/server/src") {
         let text = text.split("#[cfg(test)]").next().unwrap_or(&text);
         for (at, _) in text.match_indices("Code::") {
             let rest = text[at + 6..].trim_start_matches(char::is_alphanumeric);

@@ -167,7 +167,7 @@ fn the_server_page_matches_the_tables_of_settings_and_flags() {
         let _ = writeln!(page, "| `--{}` | {support} | {} |", flag.name, cell(&meaning));
     }
     page +=
-        "\n<!-- Generated from src/config/server/file.rs and src/config/server/triton.rs by tests/it/docs.rs. -->\n";
+        "\n<!-- Generated from crates/config/src/config/server/file.rs and triton.rs by tests/it/docs.rs. -->\n";
     is_page("reference/server.md", &page);
 }
 
@@ -304,6 +304,6 @@ fn the_metrics_page_matches_a_scrape() {
     names.sort_unstable();
     page += &table_of_values(&text, &names);
     page += WHAT_VALUES_MEAN;
-    page += "\n<!-- Generated from a scrape (src/telemetry/names/) by tests/it/docs.rs. -->\n";
+    page += "\n<!-- Generated from a scrape (crates/telemetry/src/telemetry/names/) by tests/it/docs.rs. -->\n";
     is_page("reference/metrics.md", &page);
 }

@@ -114,7 +114,7 @@ const CONFIG_PBTXT: &str = "# Fields of config.pbtxt\n\n\
     * **no effect**: the model loads. One line of the log names the field, its line in the file and the reason. `sequor check` shows the same\n  \
     line as a note.\n\
     * **refused**: the model does not load. The error names the field, its line in the file and the reason.\n\n\
-    A field that a table does not list does not exist: the parser refuses it. This page is generated from `src/config/model/fields/`.\n";
+    A field that a table does not list does not exist: the parser refuses it. This page is generated from `crates/config/src/config/model/fields/`.\n";
 
 fn status_of(status: FieldStatus) -> (&'static str, &'static str) {
     match status {
@@ -208,7 +208,7 @@ fn the_page_of_codes_is_generated_from_their_table() {
         let _ =
             writeln!(page, "| <a id=\"{}\"></a>`{code}` | {} | {} |", code.to_lowercase(), cell(meaning), cell(action));
     }
-    page += "\n<!-- Generated from the table of codes in src/config/fault.rs by tests/it/reference.rs. -->\n";
+    page += "\n<!-- Generated from the table of codes in crates/config/src/config/fault.rs by tests/it/reference.rs. -->\n";
     is_page("reference/check.md", &page);
 }
 

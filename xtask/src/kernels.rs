@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use crate::phases::Phases;
 use crate::process;
 
-const SOURCE: &str = "src/device/cuda/kernels.cu";
-const PTX: &str = "src/device/cuda/kernels.ptx";
+const SOURCE: &str = "crates/state/src/device/cuda/kernels.cu";
+const PTX: &str = "crates/state/src/device/cuda/kernels.ptx";
 
 /// GPUs, from the oldest that ONNX Runtime's provider supports to the newest that this assembler supports.
 const GPUS: [&str; 5] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90"];
