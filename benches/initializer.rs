@@ -21,7 +21,6 @@ use sequor_wasm::grants::Grants;
 use sequor_wasm::plugin_error::PluginError;
 use tempfile::TempDir;
 
-
 /// Input 10 starts with the kept state of `p`, all other inputs with zeros.
 const INITIALIZE: &str = "
     (if (i32.eq (i32.load (i32.load offset=20 (local.get $inputs))) (i32.const 10)) (then

@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use sequor::processing::calling_wat::{CALLS, PRE, REFUSES};
 use crate::operator::ask;
 use crate::python::prepared;
 use crate::server::{Call, Server, copy, root, until};
 use crate::states::infer;
 use crate::steady::{Part, during};
 use crate::steps::{accumulators, metric};
+use sequor::processing::calling_wat::{CALLS, PRE, REFUSES};
 use sequor::processing::wat_guest::{ALIKE, WatGuest};
 
 /// `plugins.instances`.

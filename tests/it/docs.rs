@@ -166,8 +166,7 @@ fn the_server_page_matches_the_tables_of_settings_and_flags() {
         let (support, meaning) = meaning(&flag.support);
         let _ = writeln!(page, "| `--{}` | {support} | {} |", flag.name, cell(&meaning));
     }
-    page +=
-        "\n<!-- Generated from crates/config/src/config/server/file.rs and triton.rs by tests/it/docs.rs. -->\n";
+    page += "\n<!-- Generated from crates/config/src/config/server/file.rs and triton.rs by tests/it/docs.rs. -->\n";
     is_page("reference/server.md", &page);
 }
 

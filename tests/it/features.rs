@@ -24,11 +24,19 @@ fn rows(page: &str) -> Vec<Row> {
 }
 
 /// The locations of tests: next to the sources of the packages, or in folders of test programs.
-const PLACES: [&str; 8] = [
+const PLACES: [&str; 16] = [
     "src",
+    "crates/backend/src",
+    "crates/config/src",
     "crates/core/src",
     "crates/core/tests",
+    "crates/executor/src",
     "crates/files/src",
+    "crates/model/src",
+    "crates/plugins/src",
+    "crates/server/src",
+    "crates/state/src",
+    "crates/telemetry/src",
     "crates/proto/tests",
     "crates/wasm/src",
     "tests",

@@ -208,7 +208,8 @@ fn the_page_of_codes_is_generated_from_their_table() {
         let _ =
             writeln!(page, "| <a id=\"{}\"></a>`{code}` | {} | {} |", code.to_lowercase(), cell(meaning), cell(action));
     }
-    page += "\n<!-- Generated from the table of codes in crates/config/src/config/fault.rs by tests/it/reference.rs. -->\n";
+    page +=
+        "\n<!-- Generated from the table of codes in crates/config/src/config/fault.rs by tests/it/reference.rs. -->\n";
     is_page("reference/check.md", &page);
 }
 

@@ -5,6 +5,8 @@
 //! - `ensemble`: the steps of an ensemble, and the progress of a request through them.
 //! - [`model`]: the repository, loads and instances: the path of a request.
 
+#![cfg_attr(feature = "shuttle", allow(dead_code, reason = "what is above uses it"))]
+
 mod ensemble;
 pub mod model;
 

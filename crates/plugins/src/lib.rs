@@ -6,6 +6,8 @@
 //! - [`processing`]: plug-ins that change a model's inputs and outputs.
 //! - [`initializing`]: plug-ins that make the first states of sequences, and kept states.
 
+#![cfg_attr(feature = "shuttle", allow(dead_code, reason = "what is above uses it"))]
+
 pub mod initializing;
 pub mod processing;
 pub mod scheduling;

@@ -5,6 +5,9 @@
 //! - [`api`]: the protocol-independent entry, and the surfaces: KServe v2 over gRPC and HTTP, TensorFlow Serving, and the admin listener.
 //! - [`server`]: listeners and drain.
 
+// The tests of interleavings are in the packages below.
+#![cfg(not(feature = "shuttle"))]
+
 pub mod api;
 pub mod server;
 

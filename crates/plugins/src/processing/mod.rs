@@ -64,9 +64,9 @@ pub mod wat_guest;
 pub mod world;
 
 pub use calls::CallFacts;
+pub use chain::{Chain, PendingAnswer, Plan, PreparedRequest, SequenceScratch};
 pub use fit::KnownMemory;
 pub use link_answer::RUN_BYTES;
-pub use chain::{Chain, PendingAnswer, Plan, PreparedRequest, SequenceScratch};
 pub use operators::PluginOperations;
 pub use place::PluginPlace;
 pub use place_models::PlaceModels;

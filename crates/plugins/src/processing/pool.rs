@@ -13,10 +13,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{fmt, io};
 
+use crate::executor::OwnTime;
 use crate::executor::ThreadSteps;
 use crate::sync::planted::{PlantedFault, is_planted};
 use crate::sync::{self, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard};
-use crate::executor::OwnTime;
 
 use super::suspended::{LaneQueue, SuspendedTask};
 

@@ -1,6 +1,12 @@
 //! For tests: chains of processor guests in the text format of WebAssembly (`wat_guest`).
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "only tests use it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "only tests use it"
+)]
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

@@ -1,7 +1,13 @@
 //! For tests: a processor in the text format of WebAssembly, as a component. Tests of the whole program include this file too, so it uses
 //! nothing of this crate.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "only tests use it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "only tests use it"
+)]
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;

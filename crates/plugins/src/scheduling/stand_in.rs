@@ -1,6 +1,12 @@
 //! A plug-in without WebAssembly. A test controls its guests.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "only tests use it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "only tests use it"
+)]
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};

@@ -1,6 +1,12 @@
 //! For tests: scheduler guests in the text format of WebAssembly.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "only tests use it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "only tests use it"
+)]
 
 use std::sync::{Arc, LazyLock};
 

@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn every_reason_has_its_place_on_the_page_and_every_setting_exists() {
-        let read = |file: &str| fs_err::read_to_string(format!("{}/../../docs/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let read =
+            |file: &str| fs_err::read_to_string(format!("{}/../../docs/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let (page, of_models, of_servers) =
             (read("troubleshoot.md"), read("model-config.md") + &read("model-plugins.md"), read("reference/server.md"));
         for RemedyRow(reason, _, settings) in &ROWS {

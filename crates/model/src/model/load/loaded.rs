@@ -13,6 +13,7 @@ use crate::config::model::settings::{
     BackendKind, ControlKind, ModelSettings, Scheduling, SequenceStrategy, StateChunks,
 };
 use crate::error::{LoadError, LoadWarning, Refused};
+use crate::executor::InlineGate;
 use crate::executor::{ExecutorHandle, ModelStep};
 use crate::model::request::AnswerRoom;
 use crate::model::runtime::{KeepsUnused, LoadRates};
@@ -20,7 +21,6 @@ use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{Decider, SchedulerPort};
 use crate::state::budget::HeldBytes;
 use crate::state::{ChunkPlan, ChunkSizes, StateSpec, sides};
-use crate::executor::InlineGate;
 use crate::telemetry::{BatchTimes, ModelMetrics, RunLog};
 
 use super::ensemble::LoadEnsemble;
