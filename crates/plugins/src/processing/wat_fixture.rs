@@ -185,8 +185,8 @@ pub fn component_with_wasi_nn(guest: &WatGuest<'_>) -> Vec<u8> {
             import wasi:nn/errors@0.2.0-rc-2024-10-28;
         }";
     let mut resolve = Resolve::default();
-    resolve.push_dir("wit/0.1.0").unwrap();
-    resolve.push_dir("wit/wasi-nn/0.2.0-rc-2024-10-28").unwrap();
+    resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/0.1.0")).unwrap();
+    resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/wasi-nn/0.2.0-rc-2024-10-28")).unwrap();
     let package = resolve.push_str("guest.wit", WORLD).unwrap();
     let world = resolve.select_world(&[package], Some("nn-processor")).unwrap();
     let mut module = wat::parse_str(guest.module()).unwrap();

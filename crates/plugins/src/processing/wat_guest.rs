@@ -85,7 +85,7 @@ impl WatGuest<'_> {
 
     pub fn component(&self) -> Vec<u8> {
         let mut resolve = Resolve::default();
-        let (contract, _) = resolve.push_dir("wit/0.1.0").unwrap();
+        let (contract, _) = resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/0.1.0")).unwrap();
         let world = resolve.select_world(&[contract], Some("processor-plugin")).unwrap();
         let mut module = wat::parse_str(self.module()).unwrap();
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();

@@ -121,7 +121,7 @@ impl SchedulerWat<'_> {
     /// The component for another world. `wit`: packages beside the contract; `world`: the world's name.
     pub fn component_of(&self, wit: &str, world: &str) -> Vec<u8> {
         let mut resolve = Resolve::default();
-        let (contract, _) = resolve.push_dir("wit/0.1.0").unwrap();
+        let (contract, _) = resolve.push_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/0.1.0")).unwrap();
         let package = if wit.is_empty() { contract } else { resolve.push_str("test.wit", wit).unwrap() };
         let world = resolve.select_world(&[package], Some(world)).unwrap();
         let mut module = wat::parse_str(self.module()).unwrap();
