@@ -85,6 +85,7 @@ fn over(
         cache: settings.cache.size.map_or(0, |size| size.0),
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
+        ready_without_lease: settings.state.ready_without_lease,
         hold: hold(&super::variable),
         ..stored
     };

@@ -164,6 +164,8 @@ fn log_readiness(repository: &Repository, (settings, shown): (&Settings, &[Shown
     } else {
         let models = unloaded(repository).join(", ");
         tracing::warn!(models, "the server is not ready: a model is not served, and strict_readiness is set");
+    } else if repository.waits_for_lease() {
+        tracing::warn!("the server is not ready: it has no lease (state.url), and state.ready_without_lease is false");
     }
     tracing::info!("memory: {}", memory_limits(shown));
     tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
