@@ -17,6 +17,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::changed::Watched;
+use super::handshakes::FailedHandshakes;
+use crate::config::server::file::TlsSection;
+use crate::telemetry::{Metrics, TlsListener};
 
 /// The TLS of a server. Clones share it.
 #[derive(Clone)]
@@ -26,6 +29,19 @@ struct TlsState {
     files: TlsFiles,
     watched: Watched,
     config: Arc<ServerConfig>,
+}
+
+/// The TLS of one listener, and its failed handshakes.
+#[derive(Debug, Clone)]
+pub(super) struct ListenerTls {
+    pub(super) tls: Tls,
+    pub(super) failed: FailedHandshakes,
+}
+
+impl ListenerTls {
+    pub(super) fn new(tls: &Tls, listener: TlsListener, metrics: &Metrics) -> ListenerTls {
+        ListenerTls { tls: tls.clone(), failed: FailedHandshakes::new(listener, metrics.clone()) }
+    }
 }
 
 /// The paths of the files.
