@@ -355,7 +355,10 @@ fn reflected(mut grpc: tonic::service::Routes) -> tonic::service::Routes {
     grpc
 }
 
+/// The routes of the metrics listener. Probes are answered here as well, because they cannot present a client's certificate.
 fn metrics_app(api: Api) -> Router {
+    let over_grpc = tonic::service::Routes::new(api::health::service(&api)).into_axum_router();
+    let health = over_grpc.merge(api::kserve::http::health(&api));
     let scrape = move || {
         api.repository().observe();
         api.peers().observe();
@@ -363,9 +366,11 @@ fn metrics_app(api: Api) -> Router {
         let text = api.metrics().encode();
         async move { ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text) }
     };
-    let elsewhere =
-        || async { (StatusCode::NOT_FOUND, Json(json!({ "error": "Not Found: the metrics are at /metrics" }))) };
-    Router::new().route("/metrics", get(scrape)).fallback(elsewhere)
+    let elsewhere = || async {
+        let error = "Not Found: the metrics are at /metrics, health is at /v2/health/live and /v2/health/ready";
+        (StatusCode::NOT_FOUND, Json(json!({ "error": error })))
+    };
+    health.route("/metrics", get(scrape)).fallback(elsewhere)
 }
 
 async fn accept(listener: TcpListener, serving: ConnectionSetup, options: LiveConnectionOptions) {
