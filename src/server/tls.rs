@@ -53,6 +53,13 @@ pub struct TlsFiles {
     pub client_ca: Option<PathBuf>,
 }
 
+impl From<&TlsSection> for TlsFiles {
+    fn from(settings: &TlsSection) -> TlsFiles {
+        let TlsSection { cert, key, client_ca } = settings.clone();
+        TlsFiles { cert, key, client_ca: (!client_ca.as_os_str().is_empty()).then_some(client_ca) }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("{} cannot be read as PEM: {cause}", .path.display())]
@@ -114,10 +121,25 @@ impl TlsState {
     }
 }
 
+/// Reads all files as a start does. Returns every fault, with the setting that names the file.
+pub(super) fn faults(files: &TlsFiles) -> Vec<(&'static str, TlsError)> {
+    let TlsFiles { cert, key, client_ca } = files;
+    let chain = certificates(cert).err().map(|error| ("tls.cert", error));
+    let secret = private_key(key).err().map(|error| ("tls.key", error));
+    let authority = client_ca.as_ref().and_then(|path| verifier(path).err()).map(|error| ("tls.client_ca", error));
+    let faults: Vec<_> = [chain, secret, authority].into_iter().flatten().collect();
+    let together = || config(files).err().map(|error| ("tls.key", error));
+    if faults.is_empty() { together().into_iter().collect() } else { faults }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|cause| TlsError::Pem { path: path.to_owned(), cause })
+}
+
 fn config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let TlsFiles { cert, key, .. } = files;
     let chain = certificates(cert)?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|cause| TlsError::Pem { path: key.clone(), cause })?;
+    let secret = private_key(key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(TlsError::Provider)?;

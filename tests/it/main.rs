@@ -73,6 +73,7 @@ mod streaming_asr;
 mod sums;
 mod surface;
 mod swap;
+mod tls;
 mod top;
 mod traces;
 mod transducer;
