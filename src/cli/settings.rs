@@ -28,6 +28,12 @@ impl ProcessSettings {
         ProcessSettings { given: given.clone(), host: host::info(), descriptors }
     }
 
+    /// Refuses to serve if the process may not even open the files for a few connections.
+    pub(super) fn check_descriptors(&self, connections: &Connections) -> Result<(), Failed> {
+        let Descriptors { limit, open } = self.descriptors;
+        connections.too_few(limit, open).map_or(Ok(()), |why| Err(Failed::Configuration(why)))
+    }
+
     /// Lowers the limits of connections to the number of files that the process may open. Warns if settings do not fit each other.
     pub(super) fn fit(&self, mut settings: Settings) -> Settings {
         if let Some(notice) = shortened_drain(settings.drain) {
@@ -57,9 +63,10 @@ impl Descriptors {
         let Descriptors { limit, open } = self;
         let (fitted, lowered) = wanted.fit(limit, open);
         if lowered {
-            let (max, per_peer) = (fitted.max, fitted.per_peer);
+            let (max, per_peer, needed) = (fitted.max, fitted.per_peer, wanted.descriptors(wanted.max, open));
             tracing::warn!(
                 limit,
+                needed,
                 max,
                 per_peer,
                 "connections.max is lowered: the process may not open enough files (ulimit -n)"
