@@ -23,8 +23,9 @@ pub(super) fn command() -> Command {
         .action(ArgAction::SetTrue)
         .help("Also print what set each value: a flag, a variable, a line of the file, or default");
     let quiet = Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).conflicts_with("origin");
-    let quiet = quiet
-        .help("Print nothing, and check the files of keys as well: the exit code is 3 if the configuration is wrong");
+    let quiet = quiet.help(
+        "Print nothing, and check the files of keys and certificates, too: the exit code is 3 if anything is wrong",
+    );
     let of_serve = server::args().into_iter().chain(ovms_flags::args()).map(|arg| arg.hide(true));
     let show = Command::new("show").about("Print every setting of `sequor serve`, and start nothing");
     Command::new("config")
@@ -49,7 +50,8 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
     let _repository = ovms::repository(matches, &mut given)?;
     let settings = settings::load(&given)?;
     if matches.get_flag("quiet") {
-        return reload::checked(&settings).map(|_| ()).map_err(Failed::Configuration);
+        let faults = reload::faults(&settings);
+        return if faults.is_empty() { Ok(()) } else { Err(Failed::Configuration(faults.join("\nsequor: "))) };
     }
     let shown = launch::shown(&settings);
     for notice in &given.notices {

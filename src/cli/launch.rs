@@ -13,7 +13,7 @@ use crate::backend::LoadOptions;
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::onnx::library::{self, Library, System};
 use crate::config::server::store_url::StoreUrl;
-use crate::config::server::{Connections, ListenAddress, Settings, Shown, file};
+use crate::config::server::{Connections, ListenAddress, Settings, Shown};
 use crate::model::repository::{epoch_now, first_id_of};
 use crate::model::{Repository, RepositoryOptions, SequenceStore};
 use crate::server::{
@@ -85,6 +85,7 @@ fn over(
         cache: settings.cache.size.map_or(0, |size| size.0),
         reply_pool: REPLY_POOL,
         strict_readiness: settings.strict_readiness,
+        ready_without_lease: settings.state.ready_without_lease,
         hold: hold(&super::variable),
         ..stored
     };
@@ -147,11 +148,8 @@ pub(super) fn server_options(
 ) -> Result<ServerOptions, Failed> {
     let wrong = |setting: &str, e: &dyn std::fmt::Display| Failed::Configuration(format!("{setting}: {e}"));
     let access = access::open(settings).map_err(|(setting, e)| wrong(setting, &e))?;
-    let files = |tls: &file::TlsSection| {
-        let client_ca = some(&tls.client_ca).cloned();
-        TlsFiles { cert: tls.cert.clone(), key: tls.key.clone(), client_ca }
-    };
-    let tls = settings.tls.as_ref().map(|tls| Tls::open(files(tls))).transpose().map_err(|e| wrong("[tls]", &e))?;
+    let tls = settings.tls.as_ref().map(|tls| Tls::open(TlsFiles::from(tls))).transpose();
+    let tls = tls.map_err(|e| wrong("[tls]", &e))?;
     let serves = api::admin::AdminSetup {
         plugins: Some(Arc::new(repository.clone())),
         plugins_dir: repository.registry().and_then(|registry| registry.rules().dir.clone()),

@@ -114,6 +114,9 @@ fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Setti
     };
     match (repository.complete(), repository.ready()) {
         _ if all == 0 => format!("ready in {took} with 0 of 0 models. {}", without_models(settings)),
+        (true, false) if repository.waits_for_lease() => format!(
+            "serving {good} of {all} models after {took}, NOT READY: this server has no lease (state.url), and state.ready_without_lease is false"
+        ),
         (true, _) => {
             let hint = hint(called_by().as_deref(), curl(http, settings).as_deref());
             format!("ready in {took} with {good} of {all} models.{hint}")

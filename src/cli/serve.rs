@@ -71,6 +71,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         tracing::warn!("{notice}");
     }
     remove_abandoned_folders();
+    // Also before the first model is read: with fewer descriptors than that, it would fail for a reason that is hard to guess.
+    ProcessSettings::new(&given).check_descriptors(&settings.connections)?;
     let runtime = launch::sockets()?;
     let served = runtime.block_on(serve(&settings, &given, source, began));
     // Do not drop the runtime: that would wait for a load which the server has abandoned.
@@ -94,6 +96,7 @@ async fn serve(
     let loading = repository.loading();
     let (tracer, exporter) = tracer(settings, &metrics)?.unzip();
     let source = ProcessSettings::new(given);
+    source.check_descriptors(&settings.connections)?;
     let settings = &source.fit(settings.clone());
     let reload = Some(ReloadOptions { running: settings.clone(), source: Arc::new(source) });
     let options = ServerOptions { tracer, reload, ..launch::server_options(settings, &library, &repository)? };
@@ -161,6 +164,8 @@ fn log_readiness(repository: &Repository, (settings, shown): (&Settings, &[Shown
     if repository.ready() {
         let (models, seconds) = (repository.statuses().len(), began.elapsed().as_secs_f64());
         tracing::info!(models, seconds, "the server is ready");
+    } else if repository.waits_for_lease() {
+        tracing::warn!("the server is not ready: it has no lease (state.url), and state.ready_without_lease is false");
     } else {
         let models = unloaded(repository).join(", ");
         tracing::warn!(models, "the server is not ready: a model is not served, and strict_readiness is set");

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use super::{Failed, host, launch, variable};
 use crate::config::Fault;
 use crate::config::server::{self, Connections, Drain, GivenFlags, HostInfo, Reloaded, Settings, Shown};
-use crate::server::{SettingsSource, descriptors};
+use crate::server::SettingsSource;
+use crate::server::descriptors::Descriptors;
 
 /// The file, the environment and the flags that the process began with.
 #[derive(Debug)]
@@ -15,17 +16,14 @@ pub(super) struct ProcessSettings {
     descriptors: Descriptors,
 }
 
-/// The descriptors of the process at its start, before it had connections.
-#[derive(Debug, Clone, Copy)]
-struct Descriptors {
-    limit: usize,
-    open: usize,
-}
-
 impl ProcessSettings {
     pub(super) fn new(given: &GivenFlags) -> ProcessSettings {
-        let descriptors = Descriptors { limit: descriptors::raise(), open: descriptors::open() };
-        ProcessSettings { given: given.clone(), host: host::info(), descriptors }
+        ProcessSettings { given: given.clone(), host: host::info(), descriptors: Descriptors::raise() }
+    }
+
+    /// Refuses to serve if the process may not even open the files for a few connections.
+    pub(super) fn check_descriptors(&self, connections: &Connections) -> Result<(), Failed> {
+        self.descriptors.too_few(connections).map_or(Ok(()), |why| Err(Failed::Configuration(why)))
     }
 
     /// Lowers the limits of connections to the number of files that the process may open. Warns if settings do not fit each other.
@@ -33,7 +31,7 @@ impl ProcessSettings {
         if let Some(notice) = shortened_drain(settings.drain) {
             tracing::warn!("{notice}");
         }
-        settings.connections = self.descriptors.fitted(settings.connections);
+        settings.connections = fitted(self.descriptors, settings.connections);
         settings
     }
 }
@@ -52,21 +50,21 @@ impl SettingsSource for ProcessSettings {
     }
 }
 
-impl Descriptors {
-    fn fitted(self, wanted: Connections) -> Connections {
-        let Descriptors { limit, open } = self;
-        let (fitted, lowered) = descriptors::fit(wanted, limit, open);
-        if lowered {
-            let (max, per_peer) = (fitted.max, fitted.per_peer);
-            tracing::warn!(
-                limit,
-                max,
-                per_peer,
-                "connections.max is lowered: the process may not open enough files (ulimit -n)"
-            );
-        }
-        fitted
+/// Lowers the limits of connections to what the descriptors allow, with a warning.
+fn fitted(descriptors: Descriptors, wanted: Connections) -> Connections {
+    let (fitted, lowered) = descriptors.fit(wanted);
+    if lowered {
+        let (limit, needed) = (descriptors.limit, descriptors.needed(&wanted, wanted.max));
+        let (max, per_peer) = (fitted.max, fitted.per_peer);
+        tracing::warn!(
+            limit,
+            needed,
+            max,
+            per_peer,
+            "connections.max is lowered: the process may not open enough files (ulimit -n)"
+        );
     }
+    fitted
 }
 
 /// Loads the settings from file, environment and flags.

@@ -63,6 +63,14 @@ fn a_wrong_configuration_is_named_and_ends_with_3() {
     assert!(lines.len() == 2 && lines.iter().all(|line| line.starts_with("sequor: --")), "{lines:?}");
     let absent = show(Call::sequor(), &["--config", "/nowhere/sequor.toml"]);
     assert!(absent.code == Some(3) && absent.stderr.contains("/nowhere/sequor.toml"), "{}", absent.stderr);
+    let file = Call::sequor();
+    let path = file.folder.path().join("sequor.toml");
+    fs::write(&path, "[http]\nport = 70000\nprot = 1\n[limits]\nstate = \"24GB\"\n").unwrap();
+    let path = path.display().to_string();
+    let ended = show(file, &["--config", &path]);
+    let places: Vec<String> =
+        ended.stderr.lines().map(|line| line.split(' ').nth(1).unwrap_or_default().to_owned()).collect();
+    assert_eq!(places, ["2:8", "3:1", "5:9"].map(|at| format!("{path}:{at}:")), "{}", ended.stderr);
     let server = show(Call::sequor(), &["--server", "127.0.0.1:1"]);
     assert!(server.code == Some(2) && server.stderr.contains("does not take --server"), "{}", server.stderr);
 }

@@ -33,6 +33,14 @@ fn idle_connections_leave_room_for_operators_and_health() {
     assert!(ended.stderr.contains("connections.max is lowered"), "{}", ended.stderr);
 }
 
+#[test]
+fn a_server_that_may_open_too_few_files_does_not_start_and_says_how_many_it_needs() {
+    let ended = Call::serve(models()).limited(120).end();
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    let figures = ["this process may open 120 files (ulimit -n), and needs at least ", "connections.max = 8192 needs"];
+    assert!(figures.iter().all(|figure| ended.stderr.contains(figure)), "{}", ended.stderr);
+}
+
 /// Whether a client gets an answer on this connection.
 fn answers(stream: &mut TcpStream) -> std::io::Result<()> {
     use std::io::Write;

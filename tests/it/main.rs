@@ -69,6 +69,7 @@ mod streaming_asr;
 mod sums;
 mod surface;
 mod swap;
+mod tls;
 mod top;
 mod traces;
 mod transducer;

@@ -14,12 +14,15 @@ use std::time::Duration;
 
 use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
-use sequor_proto::{ModelInferRequest, ModelInferResponse};
+use sequor_proto::{ModelInferRequest, ModelInferResponse, ServerReadyRequest};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::certificates::TestCertificates;
 use crate::operator::ask;
@@ -310,7 +313,94 @@ async fn a_redis_that_comes_back_finds_the_sequences_as_they_were() {
         assert_eq!(add(&mut client, model, 7, 3, NEXT).await, 5, "{when}");
         assert_eq!(add(&mut client, model, 8, 1, FIRST).await, 1);
         assert!(metric(&server, "sequor_shared_lapsed_total", &[]) >= 1.0);
+        let log = server.stop().stderr;
+        let back = log.lines().find(|line| line.contains("this server has its lease again"));
+        assert!(back.is_some_and(|line| line.contains("away_seconds=") && line.contains("sequences_lost=0")), "{log}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_has_caught_up_says_what_its_outage_has_cost() {
+    let (folder, redis) = (repository("step"), Redis::start());
+    let server = node(folder.path(), &redis, "a", LONG);
+    let (mut client, model) = (server.client().await, STRATEGIES[0]);
+    assert_eq!(add(&mut client, model, 7, 1, FIRST).await, 1);
+    assert_eq!(redis.ask("CONFIG SET maxmemory 1").as_deref(), Some("+OK\r\n"));
+    let refused = infer(&mut client, step(model, 7, String::new(), 1, false, false)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+    assert_eq!(redis.ask("CONFIG SET maxmemory 0").as_deref(), Some("+OK\r\n"));
+    assert_eq!(sum(&retried(&mut client, &step(model, 8, String::new(), 5, true, false)).await), Some(5));
+    let log = server.stop().stderr;
+    assert_eq!(log.matches("the store has caught up").count(), 1, "{log}");
+    let line = log.lines().find(|line| line.contains("the store has caught up")).unwrap();
+    assert!(line.contains("away_seconds=") && line.contains("states_not_stored=1"), "{line}");
+}
+
+/// A proxy before Redis, at the port that it returns. While the flag is set, it forwards nothing.
+fn cut_off(redis: u16) -> (u16, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, is_cut) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
+    let flag = Arc::clone(&is_cut);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.unwrap();
+            let Ok(upstream) = TcpStream::connect(("127.0.0.1", redis)) else { return };
+            for (mut from, mut to) in [
+                (client.try_clone().unwrap(), upstream.try_clone().unwrap()),
+                (upstream.try_clone().unwrap(), client.try_clone().unwrap()),
+            ] {
+                let flag = Arc::clone(&flag);
+                std::thread::spawn(move || {
+                    let mut buffer = vec![0; 1 << 16];
+                    while let Ok(count @ 1..) = from.read(&mut buffer) {
+                        if flag.load(Ordering::SeqCst) || to.write_all(&buffer[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+                });
+            }
+        }
+    });
+    (port, is_cut)
+}
+
+/// What a server says about its readiness: over HTTP, in both forms, and over gRPC, in both services.
+async fn readiness(server: &Server) -> (u16, u16, bool, ServingStatus) {
+    let [ready, readyz] = ["/v2/health/ready", "/readyz"].map(|path| server.get(path).0);
+    let over_grpc = server.client().await.server_ready(ServerReadyRequest {}).await.unwrap().into_inner().ready;
+    let channel = Channel::from_shared(format!("http://{}", server.grpc)).unwrap().connect().await.unwrap();
+    let health = HealthClient::new(channel).check(HealthCheckRequest::default()).await.unwrap();
+    (ready, readyz, over_grpc, health.into_inner().status())
+}
+
+const READY: (u16, u16, bool, ServingStatus) = (200, 200, true, ServingStatus::Serving);
+const NOT_READY: (u16, u16, bool, ServingStatus) = (400, 503, false, ServingStatus::NotServing);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_loses_its_lease_is_not_ready_if_its_settings_ask_for_that() {
+    let (folder, redis) = (repository("step"), Redis::start());
+    let (port, is_cut) = cut_off(redis.port);
+    let url = redis.url().replace(&redis.port.to_string(), &port.to_string());
+    let behind = |name: &str, more: &[&str]| {
+        let call = Call::serve(folder.path()).environment("SEQUOR_STATE_URL", &url);
+        call.arguments(["--state-lease", SHORT, "--node", name]).arguments(more).start()
+    };
+    let (strict, usual) = (behind("a", &["--state-ready-without-lease=false"]), behind("b", &[]));
+    let connected = node(folder.path(), &redis, "c", LONG);
+    let has_lease = |server: &Server| metric(server, "sequor_shared_lease", &[]) == 1.0;
+    until("both have a lease", || has_lease(&strict) && has_lease(&usual));
+    assert_eq!((readiness(&strict).await, readiness(&usual).await), (READY, READY));
+    is_cut.store(true, Ordering::SeqCst);
+    until("the leases end", || !has_lease(&strict) && !has_lease(&usual));
+    assert_eq!(readiness(&strict).await, NOT_READY);
+    assert_eq!((readiness(&usual).await, readiness(&connected).await), (READY, READY));
+    assert_eq!(metric(&strict, "sequor_ready", &[]), 0.0);
+    // The model is served: only steps of its sequences need the lease.
+    assert_eq!(strict.get(&format!("/v2/models/{}/ready", STRATEGIES[0])).0, 200);
+    is_cut.store(false, Ordering::SeqCst);
+    until("the lease is back", || has_lease(&strict));
+    assert_eq!(readiness(&strict).await, READY);
 }
 
 /// The lease ends while the server has a step, and no other server wants the sequence.

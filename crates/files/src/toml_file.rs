@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
-use toml::de::{DeTable, DeValue};
+use toml::Table;
+use toml::de::{DeTable, DeValue, Deserializer, Error};
 
 use super::fault::{Fault, code, did_you_mean};
 use super::place::Place;
@@ -19,12 +21,74 @@ pub fn read_offering<T: DeserializeOwned>(
     text: &str,
     is_offered: &dyn Fn(&str) -> bool,
 ) -> Result<T, Fault> {
-    toml::from_str(text).map_err(|e| {
-        let place = e.span().map_or(Place::UNKNOWN, |span| Place::at_offset(text, span.start));
-        let message = one_line(e.message());
-        let what = unknown_key(&message, is_offered).unwrap_or(message);
-        Fault { at: place.at(path), code: code::PARSE, what }
-    })
+    toml::from_str(text).map_err(|e| fault(path, text, &e, is_offered))
+}
+
+fn fault(path: &Path, text: &str, error: &Error, is_offered: &dyn Fn(&str) -> bool) -> Fault {
+    let place = error.span().map_or(Place::UNKNOWN, |span| Place::at_offset(text, span.start));
+    let message = one_line(error.message());
+    let what = unknown_key(&message, is_offered).unwrap_or(message);
+    Fault { at: place.at(path), code: code::PARSE, what }
+}
+
+/// The entries of a text that a type accepts, and the faults of all others.
+#[derive(Debug, Default)]
+pub struct AcceptedEntries {
+    pub table: Table,
+    pub faults: Vec<Fault>,
+    /// The path of each entry that was left out. An empty path stands for an entry that could not be parsed.
+    pub left_out: Vec<Vec<String>>,
+}
+
+/// Checks every entry of the text against `T`. A faulty entry is left out, and the check goes on. `is_offered` is that of [`read_offering`].
+pub fn accepted<T: DeserializeOwned>(path: &Path, text: &str, is_offered: &dyn Fn(&str) -> bool) -> AcceptedEntries {
+    let (mut document, unparsed) = DeTable::parse_recoverable(text);
+    let mut found = AcceptedEntries::default();
+    found.left_out.extend(unparsed.first().map(|_| Vec::new()));
+    found.faults.extend(unparsed.iter().map(|error| fault(path, text, error, is_offered)));
+    let unparsed = found.faults.len();
+    while let Err(error) = T::deserialize(Deserializer::from(document.clone())) {
+        let of_type = fault(path, text, &error, is_offered);
+        let removed = error.span().and_then(|span| remove_at(document.get_mut(), span.start));
+        // What was recovered of a line that does not parse has often the wrong type, and a key that was left out is missing.
+        let is_unparsed = found.faults.iter().take(unparsed).any(|known| known.at.line == of_type.at.line);
+        let is_in = |outer: &Vec<String>| found.left_out.iter().any(|path| path.starts_with(outer));
+        let is_missing = of_type.what.starts_with("missing field") && removed.as_ref().is_some_and(is_in);
+        found.faults.extend((!is_unparsed && !is_missing).then_some(of_type));
+        let is_last = removed.is_none();
+        found.left_out.push(removed.unwrap_or_default());
+        if is_last {
+            return found;
+        }
+    }
+    found.table = Table::deserialize(Deserializer::from(document)).unwrap_or_default();
+    found
+}
+
+/// Removes the smallest entry at this offset: its key or its value is there. Returns its path.
+fn remove_at(table: &mut DeTable<'_>, offset: usize) -> Option<Vec<String>> {
+    let mut found = None;
+    for (key, value) in table.iter_mut() {
+        let name = key.get_ref().as_ref().to_owned();
+        if let Some(inner) = remove_within(value.get_mut(), offset) {
+            return Some(std::iter::once(name).chain(inner).collect());
+        }
+        // The value of a line that does not parse may be empty.
+        if [key.span(), value.span()].iter().any(|span| span.contains(&offset) || span.start == offset) {
+            found = Some((key.clone(), name));
+        }
+    }
+    let (key, name) = found?;
+    table.remove(&key);
+    Some(vec![name])
+}
+
+fn remove_within(value: &mut DeValue<'_>, offset: usize) -> Option<Vec<String>> {
+    match value {
+        DeValue::Table(table) => remove_at(table, offset),
+        DeValue::Array(list) => list.iter_mut().find_map(|element| remove_within(element.get_mut(), offset)),
+        _ => None,
+    }
 }
 
 /// The sentence about an unknown key, with the probable name.
@@ -106,5 +170,57 @@ mod tests {
         let sentence = unknown_key(message, &offered).unwrap();
         assert_eq!(sentence, "unknown field `prot`, expected `port` or `address`; did you mean \"port\"?");
         assert!(read::<File>(Path::new("x.toml"), "a = 1").is_ok());
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Sections {
+        one: Option<Section>,
+        two: Option<Section>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Section {
+        a: Option<u8>,
+        b: Option<Vec<u8>>,
+    }
+
+    fn found(text: &str) -> (Vec<String>, AcceptedEntries) {
+        let found = accepted::<Sections>(Path::new("x.toml"), text, &|_| true);
+        let mut lines: Vec<_> = found.faults.iter().map(|fault| (fault.at.line, fault.to_string())).collect();
+        lines.sort();
+        (lines.into_iter().map(|(_, line)| line).collect(), found)
+    }
+
+    #[test]
+    fn every_fault_of_a_text_is_found_and_the_rest_is_kept() {
+        let text = "three = 1\n[two]\nb = [1, 300, 2]\na = 7\n[one]\nc = 1\na = \"x\"\n";
+        let (lines, found) = found(text);
+        let starts =
+            ["x.toml:1:1: unknown field `three`", "x.toml:3:9: ", "x.toml:6:1: unknown field `c`", "x.toml:7:5: "];
+        assert_eq!(lines.len(), starts.len(), "{lines:?}");
+        assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{lines:?}");
+        assert_eq!(found.table.to_string(), "[one]\n\n[two]\na = 7\n");
+        let mut left_out: Vec<String> = found.left_out.iter().map(|path| path.join(".")).collect();
+        left_out.sort();
+        assert_eq!(left_out, ["one.a", "one.c", "three", "two.b"]);
+    }
+
+    #[test]
+    fn a_line_that_does_not_parse_hides_no_fault_of_another_line() {
+        let (lines, found) = found("[one]\na = \n[two]\na = 300\n");
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].starts_with("x.toml:2:") && lines[1].starts_with("x.toml:4:5: "), "{lines:?}");
+        assert!(found.left_out.contains(&Vec::new()));
+    }
+
+    #[test]
+    fn a_text_without_faults_is_kept_whole() {
+        let (lines, found) = found("one.a = 1\n[two]\nb = [1]\n");
+        assert!(lines.is_empty() && found.left_out.is_empty(), "{lines:?}");
+        assert_eq!(found.table.to_string(), "[one]\na = 1\n\n[two]\nb = [1]\n");
     }
 }

@@ -19,7 +19,7 @@ macro_rules! codes {
 pub mod code {
     codes! {
         /// A file does not parse, or has a field that does not exist.
-        PARSE = sequor_files::fault::code::PARSE, "Correct the line, and check again: Sequor reports the first such fault of a file. If a name is close to a known one, the message offers that.";
+        PARSE = sequor_files::fault::code::PARSE, "Correct the line, and check again: of a `config.pbtxt`, Sequor reports the first such fault. If a name is close to a known one, the message offers that.";
         /// A value is not allowed for its field.
         VALUE = sequor_files::fault::code::VALUE, "The message names the field and what it takes.";
         /// A file is absent or cannot be read.

@@ -27,7 +27,7 @@ use super::first_bytes;
 use super::metered::MeteredStream;
 use super::shutdown::Shutdown;
 use super::stalled::{StalledConnection, StreamExecutor};
-use super::tls::{self, Tls};
+use super::tls::{self, ListenerTls};
 use super::write_timeout::WriteTimeout;
 use crate::api::message_meter::MessageMeter;
 use crate::api::{Caller, ConnectionOrder};
@@ -54,7 +54,7 @@ const STOP: Duration = Duration::from_secs(1);
 pub(super) struct ConnectionSetup {
     pub(super) dispatcher: Dispatcher,
     pub(super) keepalive: Duration,
-    pub(super) tls: Option<Tls>,
+    pub(super) tls: Option<ListenerTls>,
     pub(super) shutdown: Shutdown,
     pub(super) options: Connections,
     pub(super) limit: ConnectionLimit,
@@ -109,7 +109,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
         return talk(stream, opened(None), serving).await;
     };
     let shaken = tokio::select! {
-        shaken = tls.accept(stream, serving.options.first_byte.0) => shaken,
+        shaken = tls.tls.accept(stream, serving.options.first_byte.0) => shaken,
         () = serving.shutdown.closing.cancelled() => return,
     };
     match shaken {
@@ -117,7 +117,7 @@ pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, permit: Connectio
             let opened = opened(tls::client_name(&stream));
             Box::pin(talk(stream, opened, serving)).await;
         }
-        Err(error) => tracing::debug!(%peer, %error, "no TLS"),
+        Err(error) => tls.failed.report(peer, &error),
     }
 }
 

@@ -87,6 +87,7 @@ impl LiveServer {
     fn apply_to_models(&self, settings: &Settings) {
         let repository = self.0.api.repository();
         repository.set_strict_readiness(settings.strict_readiness);
+        repository.set_ready_without_lease(settings.state.ready_without_lease);
         repository.set_draft_options(draft_options(settings));
     }
 }

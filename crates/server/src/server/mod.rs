@@ -8,7 +8,7 @@
 //!   `metered`: messages of upgraded connections · `write_timeout`, `stalled`: clients that stop reading.
 //! - `dispatcher`: handles every request: its context, the listener's checks, its service · `response_body`: its answer, until the client has
 //!   taken it.
-//! - [`tls`]: certificates · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong keys · `guard`: checks callers of the
+//! - [`tls`]: certificates · `handshakes`: those that fail · [`keys`]: keys of operators and clients · `wrong_keys`: the log of wrong keys · `guard`: checks callers of the
 //!   admin listener · `client_keys`: checks callers of the clients' listeners · `origin`: the calls that web pages may make · `restricted`:
 //!   restricted groups of endpoints · `changed`: finds out whether files have changed.
 //! - `checks`: the checks of all listeners · [`access`]: what the settings say about callers · `connection_options`: the options of new connections ·
@@ -30,6 +30,7 @@ mod dispatcher;
 pub mod drain;
 mod first_bytes;
 mod guard;
+mod handshakes;
 pub mod holder;
 mod in_memory;
 pub mod keys;
@@ -86,7 +87,7 @@ use crate::config::server::settings::SharedMemory;
 use crate::config::server::{Connections, Drain, Grpc, ServerLimits};
 use crate::model::Repository;
 use crate::spans::Tracer;
-use crate::telemetry::{Metrics, metrics};
+use crate::telemetry::{Metrics, TlsListener, metrics};
 use checks::{Checks, ListenerChecks, ListenerFacts};
 use connection::ConnectionSetup;
 use connection_limit::{ConnectionLimit, ConnectionPermit};
@@ -94,6 +95,7 @@ use connection_options::{ConnectionOptions, LiveConnectionOptions};
 use live::{ConnectionLimits, LiveParts};
 use request_body::BodyLimits;
 use shutdown::Shutdown;
+use tls::ListenerTls;
 use wrong_keys::WrongKeyCounters;
 
 #[derive(Debug, Clone)]
@@ -270,11 +272,12 @@ impl ListenerSetups {
         };
         let dispatcher = clients((api, kserve), checks.http.clone(), connections.body.0);
         let limit = limit(connections.max, connections.per_peer);
-        let http = ConnectionSetup { dispatcher, tls, limit, ..metrics.clone() };
+        let tls = |listener| tls.as_ref().map(|tls| ListenerTls::new(tls, listener, api.metrics()));
+        let http = ConnectionSetup { dispatcher, tls: tls(TlsListener::Http), limit, ..metrics.clone() };
         let dispatcher = http.dispatcher.with_checks(checks.grpc.clone());
-        let grpc = ConnectionSetup { dispatcher, ..http.clone() };
+        let grpc = ConnectionSetup { dispatcher, tls: tls(TlsListener::Grpc), ..http.clone() };
         let dispatcher = Dispatcher::new(None, admin_app(admin), checks.admin.clone(), bodies);
-        let admin = ConnectionSetup { dispatcher, limit: reserved(), ..http.clone() };
+        let admin = ConnectionSetup { dispatcher, tls: tls(TlsListener::Admin), limit: reserved(), ..http.clone() };
         ListenerSetups { http, grpc, metrics, admin }
     }
 
@@ -352,7 +355,10 @@ fn reflected(mut grpc: tonic::service::Routes) -> tonic::service::Routes {
     grpc
 }
 
+/// The routes of the metrics listener. Probes are answered here as well, because they cannot present a client's certificate.
 fn metrics_app(api: Api) -> Router {
+    let over_grpc = tonic::service::Routes::new(api::health::service(&api)).into_axum_router();
+    let health = over_grpc.merge(api::kserve::http::health(&api));
     let scrape = move || {
         api.repository().observe();
         api.peers().observe();
@@ -360,9 +366,11 @@ fn metrics_app(api: Api) -> Router {
         let text = api.metrics().encode();
         async move { ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text) }
     };
-    let elsewhere =
-        || async { (StatusCode::NOT_FOUND, Json(json!({ "error": "Not Found: the metrics are at /metrics" }))) };
-    Router::new().route("/metrics", get(scrape)).fallback(elsewhere)
+    let elsewhere = || async {
+        let error = "Not Found: the metrics are at /metrics, health is at /v2/health/live and /v2/health/ready";
+        (StatusCode::NOT_FOUND, Json(json!({ "error": error })))
+    };
+    health.route("/metrics", get(scrape)).fallback(elsewhere)
 }
 
 async fn accept(listener: TcpListener, serving: ConnectionSetup, options: LiveConnectionOptions) {

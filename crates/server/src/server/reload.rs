@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::checks::Access;
 use super::live::LiveServer;
-use super::{access, systemd};
+use super::{access, systemd, tls};
 use crate::api::Caller;
 use crate::api::admin::ConfigControl;
 use crate::api::admin::config::{self, PendingSetting, Reload, ReloadRefusal, ReloadReport};
@@ -168,14 +168,29 @@ impl ConfigControl for ConfigReloader {
     }
 }
 
-/// Checks what the settings name beyond their own values: the files of keys, and the log level.
-pub fn checked(settings: &Settings) -> Result<Access, String> {
-    let at = |key: &str, error: &dyn fmt::Display| match settings.origins.get(key) {
+/// Checks what a reload applies beyond the values of the settings: the files of keys, and the log level.
+fn checked(settings: &Settings) -> Result<Access, String> {
+    log::check(&settings.log.level).map_err(|error| fault_at(settings, LOG_LEVEL, &error))?;
+    access::open(settings).map_err(|(key, error)| fault_at(settings, key, &format!("{key}: {error}")))
+}
+
+/// Checks everything that a start needs beyond the values of the settings: the files of keys, the certificates, and the log level. Returns a
+/// line for each fault.
+pub fn faults(settings: &Settings) -> Vec<String> {
+    let of_level = log::check(&settings.log.level).err().map(|error| fault_at(settings, LOG_LEVEL, &error));
+    let of_keys = access::faults(settings).into_iter().map(|(key, error)| (key, error.to_string()));
+    let of_tls = settings.tls.iter().flat_map(|tls| tls::faults(&tls.into()));
+    let of_files = of_keys.chain(of_tls.map(|(key, error)| (key, error.to_string())));
+    let of_files = of_files.map(|(key, error)| fault_at(settings, key, &format!("{key}: {error}")));
+    of_level.into_iter().chain(of_files).collect()
+}
+
+/// The fault of a setting, at the place that sets it.
+fn fault_at(settings: &Settings, key: &str, error: &dyn fmt::Display) -> String {
+    match settings.origins.get(key) {
         Some(origin) => format!("{origin}: {error}"),
         None => error.to_string(),
-    };
-    log::check(&settings.log.level).map_err(|error| at(LOG_LEVEL, &error))?;
-    access::open(settings).map_err(|(key, error)| at(key, &format!("{key}: {error}")))
+    }
 }
 
 /// The signal that asks for a reload. Until this is called, it ends the process.

@@ -21,8 +21,9 @@ use crate::telemetry::{Metrics, Surface};
 const PATH: &str = "/etc/sequor.toml";
 
 /// Each key that a reload applies, with a value that differs from that of [`Rig::base`].
-const NEW_VALUES: [(&str, &str); 39] = [
+const NEW_VALUES: [(&str, &str); 40] = [
     ("strict_readiness", "false"),
+    ("state.ready_without_lease", "false"),
     ("model.auto_complete", "false"),
     ("model.default_max_batch_size", "7"),
     ("http.allowed_origins", "[\"http://example.org\"]"),
@@ -170,6 +171,7 @@ impl Rig {
         let of_connections = connections.connections;
         match key {
             "strict_readiness" => self.repository.ready().to_string(),
+            "state.ready_without_lease" => self.repository.ready_without_lease().to_string(),
             "model.auto_complete" => draft.auto_complete.to_string(),
             "model.default_max_batch_size" => draft.default_max_batch_size.to_string(),
             "limits.instances" => draft.limits.instances.to_string(),

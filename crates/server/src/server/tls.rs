@@ -17,6 +17,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::changed::Watched;
+use super::handshakes::FailedHandshakes;
+use crate::config::server::file::TlsSection;
+use crate::telemetry::{Metrics, TlsListener};
 
 /// The TLS of a server. Clones share it.
 #[derive(Clone)]
@@ -28,6 +31,19 @@ struct TlsState {
     config: Arc<ServerConfig>,
 }
 
+/// The TLS of one listener, and its failed handshakes.
+#[derive(Debug, Clone)]
+pub(super) struct ListenerTls {
+    pub(super) tls: Tls,
+    pub(super) failed: FailedHandshakes,
+}
+
+impl ListenerTls {
+    pub(super) fn new(tls: &Tls, listener: TlsListener, metrics: &Metrics) -> ListenerTls {
+        ListenerTls { tls: tls.clone(), failed: FailedHandshakes::new(listener, metrics.clone()) }
+    }
+}
+
 /// The paths of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
@@ -35,6 +51,13 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// If set, clients must present a certificate of this CA.
     pub client_ca: Option<PathBuf>,
+}
+
+impl From<&TlsSection> for TlsFiles {
+    fn from(settings: &TlsSection) -> TlsFiles {
+        let TlsSection { cert, key, client_ca } = settings.clone();
+        TlsFiles { cert, key, client_ca: (!client_ca.as_os_str().is_empty()).then_some(client_ca) }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -98,10 +121,25 @@ impl TlsState {
     }
 }
 
+/// Reads all files as a start does. Returns every fault, with the setting that names the file.
+pub(super) fn faults(files: &TlsFiles) -> Vec<(&'static str, TlsError)> {
+    let TlsFiles { cert, key, client_ca } = files;
+    let chain = certificates(cert).err().map(|error| ("tls.cert", error));
+    let secret = private_key(key).err().map(|error| ("tls.key", error));
+    let authority = client_ca.as_ref().and_then(|path| verifier(path).err()).map(|error| ("tls.client_ca", error));
+    let faults: Vec<_> = [chain, secret, authority].into_iter().flatten().collect();
+    let together = || config(files).err().map(|error| ("tls.key", error));
+    if faults.is_empty() { together().into_iter().collect() } else { faults }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|cause| TlsError::Pem { path: path.to_owned(), cause })
+}
+
 fn config(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let TlsFiles { cert, key, .. } = files;
     let chain = certificates(cert)?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|cause| TlsError::Pem { path: key.clone(), cause })?;
+    let secret = private_key(key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(TlsError::Provider)?;

@@ -24,6 +24,7 @@ use super::plugins::{Hook, PluginMetrics};
 use super::request_counters::{RefusedByModel, RequestCounters};
 use super::spans::SpanCounters;
 use super::store::SharedFigures;
+use super::tls_failures::{TlsFailure, TlsListener};
 
 /// How long unused series are still shown. A scrape then sees their last values, and a version that is loaded again continues its counts.
 const SHOWN_UNUSED: Duration = Duration::from_secs(300);
@@ -198,6 +199,14 @@ impl Metrics {
     /// Counts a connection that the server closed.
     pub fn connection_closed(&self, reason: ConnectionClosed) {
         if let Some(counter) = self.0.families.connections_closed.get(reason as usize) {
+            counter.add(1);
+        }
+    }
+
+    /// Counts a TLS handshake that failed.
+    pub fn tls_failed(&self, listener: TlsListener, reason: TlsFailure) {
+        let of_listener = self.0.families.tls_failures.get(listener as usize);
+        if let Some(counter) = of_listener.and_then(|reasons| reasons.get(reason as usize)) {
             counter.add(1);
         }
     }

@@ -6,7 +6,7 @@
 //! - [`handles`]: the counters of the hot paths, resolved in advance · [`plugins`]: counters of plug-ins ([`Meter`]: of one plug-in at its
 //!   place) · [`RequestCounters`]: of answered requests · [`RoomFigures`]: of the room for plug-ins · [`KeptMetrics`]: of kept states · [`CacheUsage`]: of the response cache · `store`: of the store of sequences ·
 //!   `server_gauges`: of the whole server · [`SpanCounters`]: of exported spans · [`ReloadMetrics`]: of reloads of the configuration.
-//! - [`ConnectionClosed`]: why the server closes connections · [`PeerLimit`]: the limits of one client.
+//! - [`ConnectionClosed`]: why the server closes connections · [`TlsFailure`]: why TLS handshakes fail · [`PeerLimit`]: the limits of one client.
 //! - [`kinds`]: counters, gauges and histograms as we expose them · [`GaugePart`]: one holder's part of a gauge.
 //! - [`RunLog`]: lines about the runs of one model · [`QuietLine`]: a line that is written once in ten seconds.
 //! - [`log`]: the log and its levels.
@@ -34,6 +34,7 @@ mod server_gauges;
 mod spans;
 mod store;
 mod surface;
+mod tls_failures;
 
 pub use cached::CacheUsage;
 pub use config_reloads::{ReloadMetrics, ReloadOutcome};
@@ -56,3 +57,4 @@ pub use run_log::RunLog;
 pub use spans::{SpanCounters, SpanLoss};
 pub use store::SharedFigures;
 pub use surface::Surface;
+pub use tls_failures::{TlsFailure, TlsListener};

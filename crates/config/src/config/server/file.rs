@@ -389,6 +389,8 @@ section! {
         pub url: Option<StoreUrl> = None;
         /// Time after which other servers may take over the sequences of a server that they do not hear of; from 200ms to 1m
         pub lease: Span = Span(Duration::from_secs(2)), positive;
+        /// Report ready also while this server has no lease on the sequences it shares; false: a proxy sends its requests elsewhere meanwhile
+        pub ready_without_lease: bool = true, reload;
     }
 }
 

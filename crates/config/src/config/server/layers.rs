@@ -56,6 +56,8 @@ pub(super) struct Layers {
     pub(super) faults: Vec<Fault>,
     /// The file's path and text.
     file: Option<(PathBuf, String)>,
+    /// The paths of the faulty entries of the file, which are not in the table.
+    left_out: Vec<Vec<String>>,
 }
 
 /// Hides the values, because some are secrets.
@@ -83,11 +85,10 @@ impl Layers {
 
     /// Applies the file, the lowest layer above the defaults.
     fn file(&mut self, path: &Path, text: &str) {
-        if let Err(fault) = toml_file::read_offering::<ServerFile>(path, text, &is_offered) {
-            self.faults.push(fault);
-            return;
-        }
-        self.table = text.parse().unwrap_or_default();
+        let toml_file::AcceptedEntries { table, faults, left_out } =
+            toml_file::accepted::<ServerFile>(path, text, &is_offered);
+        self.faults.extend(faults);
+        (self.table, self.left_out) = (table, left_out);
         self.file = Some((path.to_owned(), text.to_owned()));
         for key in keys() {
             if let Some(place) = toml_file::find(text, &key.parts()) {
@@ -183,10 +184,27 @@ impl Layers {
         Fault { at: self.origin(path).at(), code: code::VALUE, what }
     }
 
+    /// Whether an entry of this section of the file was left out, or may be one of it. The section of a key without one is "".
+    pub(super) fn is_incomplete(&self, section: &str) -> bool {
+        self.left_out.iter().any(|path| match path.first() {
+            Some(name) => section_of(name).is_none_or(|of| of == section),
+            None => true,
+        })
+    }
+
     /// The place of a key in the file.
     pub(super) fn file_at(&self, key: &[&str]) -> At {
         self.file.as_ref().map(|(path, text)| toml_file::place(text, key).at(path)).unwrap_or_default()
     }
+}
+
+/// The section of an entry with this name at the top of the file. `None` if there is none.
+fn section_of(name: &str) -> Option<&str> {
+    keys().find_map(|key| match key.path.split_once('.') {
+        Some((section, _)) if section == name => Some(name),
+        None if key.path == name => Some(""),
+        _ => None,
+    })
 }
 
 /// Whether to suggest this name for a misspelled one: it is part of the path of a key.

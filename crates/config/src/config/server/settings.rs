@@ -101,9 +101,14 @@ pub(super) fn resolved(
     let mut faults = std::mem::take(&mut layers.faults);
     faults.extend(meaningless(&file, &layers));
     let restricted = restricted(&file, &layers).map_err(|wrong| faults.extend(wrong));
-    let auth = auth(&file, &layers).map_err(|wrong| faults.push(wrong));
+    // A fault of a section with an entry that was left out may follow from that.
+    let add_fault = |section: &str, wrong: Fault, faults: &mut Vec<Fault>| {
+        faults.extend((!layers.is_incomplete(section)).then_some(wrong));
+    };
+    let auth = auth(&file, &layers).map_err(|wrong| add_fault("auth", wrong, &mut faults));
     let node = file.node.as_deref().unwrap_or(&host.name);
-    let otlp = otlp::resolve(&file.otlp, &|key| layers.origin(key), variable, node).map_err(|wrong| faults.push(wrong));
+    let otlp = otlp::resolve(&file.otlp, &|key| layers.origin(key), variable, node)
+        .map_err(|wrong| add_fault("otlp", wrong, &mut faults));
     match (restricted, auth, otlp) {
         (Ok(restricted), Ok(auth), Ok(otlp)) if faults.is_empty() => {
             Ok(Settings { otlp, ..resolve(file, (restricted, auth), layers, host) })

@@ -154,6 +154,29 @@ fn a_fault_of_the_file_is_reported_at_its_line() {
 }
 
 #[test]
+fn all_faults_of_the_file_are_reported_at_their_lines() {
+    let file = "schema = 1\nstrict_redines = true\n[http]\nport = 70000\naddress = \"here\"\n[limits]\nstate = \"24GB\"\n\
+        [metricz]\nport = 9000\n[drain]\nfinish = 20\n[connections]\nmax = 0\n";
+    let lines = settings(file, &[], &[]).unwrap_err();
+    let places: Vec<&str> = lines.iter().filter_map(|line| line.split_once(": ")).map(|(place, _)| place).collect();
+    let at = |line: u32, column: u32| format!("sequor.toml:{line}:{column}");
+    assert_eq!(places, [at(2, 1), at(4, 8), at(5, 11), at(7, 9), at(8, 2), at(11, 10), at(13, 1)], "{lines:#?}");
+}
+
+#[test]
+fn a_faulty_entry_hides_no_other_fault_and_brings_no_fault_of_its_own() {
+    let faults = |file: &str| settings(file, &[], &[]).unwrap_err();
+    // The port that is left out is 8000 by default, and the certificate is none.
+    let follows = faults("[http]\nport = 70000\n[grpc]\nport = 8000\n[tls]\ncert = 7\nkey = \"k\"\n");
+    assert_eq!(follows.len(), 2, "{follows:#?}");
+    let others = faults("[http]\nport = 70000\n[tls]\nkey = \"k\"\n[drain]\nfinish = \"5\"\n");
+    assert_eq!(others.len(), 3, "{others:#?}");
+    assert_eq!(others[1], "sequor.toml:4:1: tls.key is of no use without tls.cert");
+    let unparsed = faults("[http]\nport = \n[limits]\nstate = \"24GB\"\n");
+    assert!(unparsed.len() == 2 && unparsed[1].starts_with("sequor.toml:4:9: \"24GB\""), "{unparsed:#?}");
+}
+
+#[test]
 fn restricted_groups_come_from_every_layer_and_are_shown_without_their_secrets() {
     let given = |file: &str, variables: &[(&str, &str)], args: &[&str]| settings(file, variables, args);
     let file = "[http]\nrestricted_api = [\"model-repository,health:k=s3cret\"]\n[grpc]\nrestricted_protocol = \"trace:k=s3cret\"\n";

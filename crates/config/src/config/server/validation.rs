@@ -14,36 +14,51 @@ use crate::config::units::{Size, Span};
 /// Minimum size of a recording. Its file is replaced at half of the size.
 const LEAST_RECORD: u64 = 1 << 20;
 
-/// Faults of values that have the right type but no valid meaning.
+/// A check, and the sections of the file that it reads.
+type MeaningCheck = (&'static [&'static str], fn(&ServerFile, &Layers) -> Vec<Fault>);
+
+const CHECKS: [MeaningCheck; 11] = [
+    (&[""], |file, layers| wrong_schema(file, layers).into_iter().collect()),
+    (&["http", "grpc"], |file, layers| nothing_served(file, layers).into_iter().collect()),
+    (&["http", "grpc", "metrics", "admin"], same_ports),
+    (&["model"], |file, layers| load_without_control(file, layers).into_iter().collect()),
+    (&["admin", "tls"], |file, layers| unsafe_admin(file, layers).into_iter().collect()),
+    (&["tls"], |file, layers| half_a_tls(file, layers).into_iter().collect()),
+    (&["state"], unclear_state),
+    (&["shared_memory"], |file, layers| no_prefix(file, layers).into_iter().collect()),
+    (&[""], unclear_records_and_rates),
+    (&["limits"], small_queues),
+    (&["plugins"], wrong_grants),
+];
+
+/// Faults of values that have the right type but no valid meaning. A check that reads a section with a faulty entry is left out, because its
+/// fault could follow from that one.
 pub(super) fn meaningless(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    if file.schema != 1 {
-        let at = layers.file_at(&["schema"]);
-        faults.push(Fault { at, code: code::VALUE, what: "schema must be 1".to_owned() });
-    }
-    if !file.http.enabled && !file.grpc.enabled {
-        let what = "neither HTTP nor gRPC is enabled: nothing would be served".to_owned();
-        faults.push(layers.fault("grpc.enabled", what));
-    }
-    faults.extend(same_ports(file, layers));
-    faults.extend(load_without_control(file, layers));
-    faults.extend(unsafe_admin(file, layers));
-    faults.extend(half_a_tls(file, layers));
-    faults.extend(unclear_state(file, layers));
-    if file.shared_memory.allow == Some(AllowSharedMemory::Prefix) {
-        faults.extend(no_prefix(&file.shared_memory.prefix, layers));
-    }
-    if file.record_max.0 < LEAST_RECORD {
-        let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
-        faults.push(layers.fault("record_max", what));
-    }
-    faults.extend(small_queue("limits.queued", Some(file.limits.queued), file, layers));
-    faults.extend(small_queue("limits.queued_per_peer", file.limits.queued_per_peer, file, layers));
-    faults.extend(wrong_grants(file, layers));
-    let wrong = file.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).err());
-    faults.extend(wrong.map(|what| layers.fault("rate_limit_resource", what)));
+    let is_whole = |sections: &[&str]| !sections.iter().any(|section| layers.is_incomplete(section));
+    let checks = CHECKS.iter().filter(|(sections, _)| is_whole(sections));
+    let mut faults: Vec<Fault> = checks.flat_map(|(_, check)| check(file, layers)).collect();
     faults.extend(against_rules(file, layers));
     faults
+}
+
+fn wrong_schema(file: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let wrong = || Fault { at: layers.file_at(&["schema"]), code: code::VALUE, what: "schema must be 1".to_owned() };
+    (file.schema != 1).then(wrong)
+}
+
+fn nothing_served(file: &ServerFile, layers: &Layers) -> Option<Fault> {
+    let what = || "neither HTTP nor gRPC is enabled: nothing would be served".to_owned();
+    (!file.http.enabled && !file.grpc.enabled).then(|| layers.fault("grpc.enabled", what()))
+}
+
+/// Faults of the recording's size and of the capacities of resources.
+fn unclear_records_and_rates(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
+    let small = (file.record_max.0 < LEAST_RECORD).then(|| {
+        let what = format!("record_max must be at least {}", Size(LEAST_RECORD));
+        layers.fault("record_max", what)
+    });
+    let wrong = file.rate_limit_resource.iter().filter_map(|text| ResourceLimit::parse(text).err());
+    small.into_iter().chain(wrong.map(|what| layers.fault("rate_limit_resource", what))).collect()
 }
 
 /// Faults of listeners that have the port of another one.
@@ -101,7 +116,11 @@ fn load_without_control(file: &ServerFile, layers: &Layers) -> Option<Fault> {
 }
 
 /// The fault for a prefix of shared memory that is missing, or that every key begins with.
-fn no_prefix(prefix: &str, layers: &Layers) -> Option<Fault> {
+fn no_prefix(file: &ServerFile, layers: &Layers) -> Option<Fault> {
+    if file.shared_memory.allow != Some(AllowSharedMemory::Prefix) {
+        return None;
+    }
+    let prefix = file.shared_memory.prefix.as_str();
     let (key, what) = match prefix {
         "" => {
             ("shared_memory.allow", "shared_memory.allow is \"prefix\", and shared_memory.prefix is missing".to_owned())
@@ -138,6 +157,12 @@ fn unclear_state(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
         ));
     }
     faults
+}
+
+fn small_queues(file: &ServerFile, layers: &Layers) -> Vec<Fault> {
+    let all = small_queue("limits.queued", Some(file.limits.queued), file, layers);
+    let of_peer = small_queue("limits.queued_per_peer", file.limits.queued_per_peer, file, layers);
+    all.into_iter().chain(of_peer).collect()
 }
 
 /// The fault for a maximum of queued bytes that is smaller than the largest request.

@@ -277,9 +277,16 @@ impl Repository {
     }
 
     /// Whether the repository is ready: the models wanted at the start have been loaded, and, if readiness is strict, all of them are
-    /// ready.
+    /// ready. If the options ask for it, it is not ready without a lease.
     pub fn ready(&self) -> bool {
-        !self.is_loading() && (!self.0.resources.live.strict_readiness() || self.complete())
+        let is_served = !self.0.resources.live.strict_readiness() || self.complete();
+        !self.is_loading() && is_served && !self.waits_for_lease()
+    }
+
+    /// Whether the repository is not ready because this server has no lease on the sequences it shares. The readiness of single models does
+    /// not depend on that.
+    pub fn waits_for_lease(&self) -> bool {
+        !self.ready_without_lease() && self.store().is_some_and(SequenceStore::has_lapsed)
     }
 
     // === options that change while the server runs ===
@@ -287,6 +294,15 @@ impl Repository {
     /// Whether one model that is not ready makes the whole repository not ready.
     pub fn set_strict_readiness(&self, is_strict: bool) {
         self.0.resources.live.set_strict_readiness(is_strict);
+    }
+
+    /// Whether this server stays ready while it has no lease on the sequences it shares.
+    pub fn set_ready_without_lease(&self, is_ready: bool) {
+        self.0.resources.live.set_ready_without_lease(is_ready);
+    }
+
+    pub fn ready_without_lease(&self) -> bool {
+        self.0.resources.live.ready_without_lease()
     }
 
     /// How configurations are read from the next load of a model on.

@@ -13,6 +13,7 @@ use super::options::RepositoryOptions;
 pub(in crate::model) struct LiveOptions {
     draft: ArcSwap<draft::Options>,
     strict_readiness: AtomicBool,
+    ready_without_lease: AtomicBool,
 }
 
 impl LiveOptions {
@@ -20,6 +21,7 @@ impl LiveOptions {
         LiveOptions {
             draft: ArcSwap::from_pointee(options.config.clone()),
             strict_readiness: AtomicBool::new(options.strict_readiness),
+            ready_without_lease: AtomicBool::new(options.ready_without_lease),
         }
     }
 
@@ -39,5 +41,13 @@ impl LiveOptions {
 
     pub(in crate::model) fn set_strict_readiness(&self, is_strict: bool) {
         self.strict_readiness.store(is_strict, Ordering::Relaxed);
+    }
+
+    pub(in crate::model) fn ready_without_lease(&self) -> bool {
+        self.ready_without_lease.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::model) fn set_ready_without_lease(&self, is_ready: bool) {
+        self.ready_without_lease.store(is_ready, Ordering::Relaxed);
     }
 }

@@ -28,6 +28,8 @@ pub struct RepositoryOptions {
     pub reply_pool: usize,
     /// Whether one model that is not ready makes the whole repository not ready.
     pub strict_readiness: bool,
+    /// Whether the repository stays ready while this server has no lease on the sequences it shares.
+    pub ready_without_lease: bool,
     /// Triton's test aid: how many requests must wait before `direct` and stateless models run for the first time.
     pub hold: Option<Hold>,
     /// Maximum number of batches in progress on an instance on an accelerator, if its strategy allows more than one.
@@ -56,6 +58,7 @@ impl Default for RepositoryOptions {
             cache: 0,
             reply_pool: 0,
             strict_readiness: true,
+            ready_without_lease: true,
             hold: None,
             depth: 2,
             accelerators: Arc::new(CudaDriver),

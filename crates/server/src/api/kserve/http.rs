@@ -21,7 +21,7 @@ use crate::api::intake::Decoded;
 use crate::api::order::{Turn, off_task};
 use crate::api::refusal::{NOT_SERVED, unsent};
 use crate::api::status::{HELP, REASON, is_grpc};
-use crate::api::{Code, RequestContext, Status, triton};
+use crate::api::{Api, Code, RequestContext, Status, triton};
 use crate::config::model::json::to_json;
 use crate::model::InferAnswer;
 use crate::telemetry::Surface;
@@ -30,8 +30,6 @@ use crate::telemetry::Surface;
 pub fn routes(kserve: &Kserve) -> Router {
     Router::new()
         .route("/v2", get(server))
-        .route("/v2/health/live", get(|| async { StatusCode::OK }))
-        .route("/v2/health/ready", get(ready))
         .route("/v2/models/{model}", get(metadata))
         .route("/v2/models/{model}/versions/{version}", get(metadata))
         .route("/v2/models/{model}/ready", get(model_ready))
@@ -42,13 +40,27 @@ pub fn routes(kserve: &Kserve) -> Router {
         .route("/v2/models/{model}/versions/{version}/infer", post(infer))
         .route("/v2/models/{model}/stream", get(socket::open))
         .route("/v2/models/{model}/versions/{version}/stream", get(socket::open))
+        .merge(super::manage::routes())
+        .merge(super::generate::routes())
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(kserve.clone())
+        .merge(health(kserve.api()))
+}
+
+/// The routes that answer probes.
+pub fn health(api: &Api) -> Router {
+    Router::new()
+        .route("/v2/health/live", get(|| async { StatusCode::OK }))
+        .route("/v2/health/ready", get(ready))
         .route("/livez", get(|| async { StatusCode::OK }))
         .route("/healthz", get(|| async { StatusCode::OK }))
         .route("/readyz", get(readyz))
-        .merge(super::manage::routes())
-        .merge(super::generate::routes())
-        .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
-        .with_state(kserve.clone())
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(api.clone())
+}
+
+async fn method_not_allowed() -> Response {
+    plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
 }
 
 /// Answers an unknown path. A gRPC call gets a gRPC status.
@@ -82,13 +94,13 @@ async fn server() -> Response {
     Json(json!({ "name": name, "version": version, "extensions": EXTENSIONS })).into_response()
 }
 
-async fn ready(State(kserve): State<Kserve>) -> StatusCode {
-    if kserve.api().ready() { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+async fn ready(State(api): State<Api>) -> StatusCode {
+    if api.ready() { StatusCode::OK } else { StatusCode::BAD_REQUEST }
 }
 
 /// Reports readiness. If the server is not ready, the status is 503, which orchestrators expect.
-async fn readyz(State(kserve): State<Kserve>) -> StatusCode {
-    if kserve.api().ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+async fn readyz(State(api): State<Api>) -> StatusCode {
+    if api.ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
 async fn metadata(State(kserve): State<Kserve>, Path(named): Path<ModelPath>) -> Result<Response, Status> {

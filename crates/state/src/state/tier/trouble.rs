@@ -1,10 +1,13 @@
 //! Whether the last attempt to write to the store failed, for operators.
 
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
 use super::error::TierError;
+
+/// Minimum time between two reports of outages. Failures that follow sooner belong to the same outage.
+const CALM: Duration = Duration::from_secs(10);
 
 /// The store fails to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,34 +33,92 @@ impl StoreTrouble {
     }
 }
 
+/// A time in which writes failed, from the first failure until everything that waited is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StoreOutage {
+    began: Instant,
+    /// When the store first wrote again.
+    ended: Option<Instant>,
+    /// States that were not stored. They are not written later.
+    pub(super) unstored: u64,
+    /// The most changes that waited to be tried again.
+    pub(super) waited: usize,
+}
+
+impl StoreOutage {
+    /// How long the store could not write.
+    pub(super) fn length(&self) -> Duration {
+        self.ended.map_or(Duration::ZERO, |ended| ended.saturating_duration_since(self.began))
+    }
+}
+
+#[derive(Debug, Default)]
+struct WriteHealth {
+    trouble: Option<StoreTrouble>,
+    outage: Option<StoreOutage>,
+    /// When the end of the last outage was reported.
+    reported: Option<Instant>,
+}
+
 /// The present trouble, if there is one. Set by the writer's thread.
 #[derive(Debug, Default)]
-pub(super) struct StoreHealth(Mutex<Option<StoreTrouble>>);
+pub(super) struct StoreHealth(Mutex<WriteHealth>);
 
 impl StoreHealth {
     /// Notes the outcome of an attempt to write. An error that is about one state, and not about the store, is no trouble. A store at its limit
     /// still removes, so there only a written state (`has_state`) shows that it has room again.
-    pub(super) fn note(&self, outcome: Result<(), &TierError>, has_state: bool) {
+    pub(super) fn note(&self, outcome: Result<(), &TierError>, has_state: bool, now: Instant) {
         let mut held = self.0.lock();
+        let WriteHealth { trouble, outage, .. } = &mut *held;
         match outcome {
-            Ok(()) => *held = held.take().filter(|of| matches!(of.error, TierError::Full { .. }) && !has_state),
+            Ok(()) => {
+                *trouble = trouble.take().filter(|of| matches!(of.error, TierError::Full { .. }) && !has_state);
+                if let (None, Some(outage)) = (trouble, outage) {
+                    outage.ended.get_or_insert(now);
+                }
+            }
             Err(TierError::Fenced | TierError::Checksum { .. } | TierError::Closed) => {}
             Err(error) => {
-                let (since, waiting) = held.as_ref().map_or((SystemTime::now(), 0), |of| (of.since, of.waiting));
-                *held = Some(StoreTrouble { since, error: error.clone(), waiting });
+                let (since, waiting) = trouble.as_ref().map_or((SystemTime::now(), 0), |of| (of.since, of.waiting));
+                *trouble = Some(StoreTrouble { since, error: error.clone(), waiting });
+                let begins = StoreOutage { began: now, ended: None, unstored: 0, waited: 0 };
+                outage.get_or_insert(begins).ended = None;
             }
+        }
+    }
+
+    /// Notes states that were not stored.
+    pub(super) fn unstored(&self, states: u64) {
+        if let Some(outage) = self.0.lock().outage.as_mut() {
+            outage.unstored += states;
         }
     }
 
     /// Notes the number of changes that are tried again later.
     pub(super) fn waits(&self, changes: usize) {
-        if let Some(trouble) = self.0.lock().as_mut() {
+        let mut held = self.0.lock();
+        if let Some(trouble) = held.trouble.as_mut() {
             trouble.waiting = changes;
+        }
+        if let Some(outage) = held.outage.as_mut() {
+            outage.waited = outage.waited.max(changes);
         }
     }
 
+    /// The outage that is over, once nothing waits any more. Each is returned once, and at most one in ten seconds.
+    pub(super) fn caught_up(&self, waiting: usize, now: Instant) -> Option<StoreOutage> {
+        let mut held = self.0.lock();
+        let is_over = waiting == 0 && held.outage.as_ref().is_some_and(|outage| outage.ended.is_some());
+        let is_calm = held.reported.is_none_or(|at| now.saturating_duration_since(at) >= CALM);
+        if !is_over || !is_calm {
+            return None;
+        }
+        held.reported = Some(now);
+        held.outage.take()
+    }
+
     pub(super) fn trouble(&self) -> Option<StoreTrouble> {
-        self.0.lock().clone()
+        self.0.lock().trouble.clone()
     }
 }
 
@@ -67,25 +128,50 @@ mod tests {
 
     #[test]
     fn a_trouble_begins_with_the_first_failure_and_ends_with_a_success() {
-        let health = StoreHealth::default();
-        health.note(Err(&TierError::Fenced), true);
+        let (health, now) = (StoreHealth::default(), Instant::now());
+        health.note(Err(&TierError::Fenced), true, now);
         assert_eq!(health.trouble(), None, "the store works");
-        health.note(Err(&TierError::io("st".to_owned(), &"full")), true);
+        health.note(Err(&TierError::io("st".to_owned(), &"full")), true, now);
         let first = health.trouble().unwrap();
         health.waits(639);
-        health.note(Err(&TierError::io("st".to_owned(), &"still full")), true);
+        health.note(Err(&TierError::io("st".to_owned(), &"still full")), true, now);
         let then = health.trouble().unwrap();
         assert_eq!((then.since, then.waiting), (first.since, 639));
         assert_eq!(then.error.to_string(), "st: still full");
         let at_noon = StoreTrouble { since: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(43_200), ..then };
         let expected = "state.dir: still full since 12:00:00; 639 changes wait, models with when = \"step\" refuse";
         assert_eq!(at_noon.warning("state.dir"), expected);
-        health.note(Ok(()), false);
+        health.note(Ok(()), false, now);
         assert_eq!(health.trouble(), None);
-        health.note(Err(&TierError::Full { needed: 2, used: 1, limit: 1 }), true);
-        health.note(Ok(()), false);
+        health.note(Err(&TierError::Full { needed: 2, used: 1, limit: 1 }), true, now);
+        health.note(Ok(()), false, now);
         assert!(health.trouble().is_some(), "a removal needs no room");
-        health.note(Ok(()), true);
+        health.note(Ok(()), true, now);
         assert_eq!(health.trouble(), None);
+    }
+
+    #[test]
+    fn an_outage_is_reported_once_everything_is_written() {
+        let (health, start) = (StoreHealth::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let full = TierError::io("st".to_owned(), &"full");
+        health.note(Ok(()), true, at(0));
+        health.unstored(3);
+        assert_eq!(health.caught_up(0, at(0)), None, "there was none");
+        health.note(Err(&full), true, at(1));
+        health.unstored(3);
+        health.waits(2);
+        assert_eq!(health.caught_up(0, at(2)), None, "it lasts");
+        health.note(Err(&full), true, at(3));
+        health.unstored(1);
+        health.note(Ok(()), true, at(61));
+        assert_eq!(health.caught_up(2, at(62)), None, "changes wait");
+        let outage = health.caught_up(0, at(70)).unwrap();
+        assert_eq!((outage.length(), outage.unstored, outage.waited), (Duration::from_secs(60), 4, 2));
+        assert_eq!(health.caught_up(0, at(71)), None, "it is reported once");
+        health.note(Err(&full), true, at(72));
+        health.note(Ok(()), true, at(73));
+        assert_eq!(health.caught_up(0, at(74)), None, "there was a line lately");
+        assert_eq!(health.caught_up(0, at(80)).map(|outage| outage.length()), Some(Duration::from_secs(1)));
     }
 }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -319,11 +319,24 @@ fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits, health: &StoreHe
     while let Some(tasks) = queue.next(owed.due_in()) {
         commit(tier, &mut owed, &mut smaller, tasks, health);
         if let Some(outcome) = owed.try_due(tier) {
-            health.note(outcome.as_ref().copied(), false);
+            health.note(outcome.as_ref().copied(), false, Instant::now());
         }
         health.waits(owed.len());
+        report_end(health, owed.len());
     }
     owed.try_last(tier);
+    report_end(health, owed.len());
+}
+
+/// Logs that an outage is over, with what it has cost. `waiting`: the changes that are tried again later.
+fn report_end(health: &StoreHealth, waiting: usize) {
+    let Some(outage) = health.caught_up(waiting, Instant::now()) else { return };
+    tracing::info!(
+        away_seconds = outage.length().as_secs_f64(),
+        states_not_stored = outage.unstored,
+        written_late = outage.waited,
+        "the store has caught up: it writes again, and no change waits"
+    );
 }
 
 /// Carries out these tasks with one commit, or with smaller ones if that fails.
@@ -343,7 +356,11 @@ fn commit(
         // Before the callbacks: who learns of a failure finds it here.
         let of_store = failed.values().find(|error| **error != TierError::Fenced).or_else(|| failed.values().next());
         let has_state = changes.iter().any(|change| matches!(change, TierChange::Put { .. }));
-        health.note(of_store.map_or(Ok(()), Err), has_state);
+        health.note(of_store.map_or(Ok(()), Err), has_state, Instant::now());
+        let is_unstored = |(place, error): &(&usize, &TierError)| {
+            **error != TierError::Fenced && matches!(changes.get(**place), Some(TierChange::Put { .. }))
+        };
+        health.unstored(failed.iter().filter(is_unstored).count() as u64);
     }
     for waits in waiting {
         match waits {

@@ -18,13 +18,14 @@ use crate::telemetry::request_counters::{RequestCounters, RequestFamily};
 use crate::telemetry::server_gauges::ServerGauges;
 use crate::telemetry::spans::SpanCounters;
 use crate::telemetry::store::{SharedMetrics, StoreGauges};
+use crate::telemetry::tls_failures::TlsFailureCounters;
 
 use super::kept_families::KeptFamilies;
 use super::plugin_families::{PluginFamilies, plugin_room};
 use super::series::{SeriesAction, family, gauge_alone};
 use super::server_families::{
     PeerFamilies, cache_usage, connections_closed, reload_metrics, server_gauges, shared_metrics, span_counters,
-    store_gauges,
+    store_gauges, tls_failures,
 };
 use super::triton::Triton;
 
@@ -56,6 +57,7 @@ pub(in crate::telemetry) struct Families {
     pub(in crate::telemetry) answers: Gauge,
     pub(in crate::telemetry) connections: Gauge,
     pub(in crate::telemetry) connections_closed: [Counter; ConnectionClosed::ALL.len()],
+    pub(in crate::telemetry) tls_failures: TlsFailureCounters,
     pub(in crate::telemetry) peers: PeerFamilies,
     pub(in crate::telemetry) store: StoreGauges,
     pub(in crate::telemetry) shared: SharedMetrics,
@@ -148,6 +150,7 @@ impl Families {
             ),
             connections: gauge_alone(r, "sequor_connections", "Open connections of all listeners"),
             connections_closed: connections_closed(r),
+            tls_failures: tls_failures(r),
             peers: PeerFamilies::register(r),
             store: store_gauges(r),
             shared: shared_metrics(r),

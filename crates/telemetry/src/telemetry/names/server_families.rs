@@ -11,6 +11,7 @@ use crate::telemetry::peer_limit::PeerLimit;
 use crate::telemetry::server_gauges::ServerGauges;
 use crate::telemetry::spans::{SpanCounters, SpanLoss};
 use crate::telemetry::store::{SharedMetrics, StoreGauges};
+use crate::telemetry::tls_failures::{TlsFailure, TlsFailureCounters, TlsListener};
 
 use super::series::{family, gauge_alone};
 
@@ -28,6 +29,18 @@ pub(super) fn connections_closed(registry: &mut Registry) -> [Counter; Connectio
     let help = "Connections that the server closed, by the setting under [connections] whose limit they reached";
     let all = family(registry, "sequor_connections_closed_total", help, Counter::default as fn() -> Counter);
     ConnectionClosed::ALL.map(|reason| all.get_or_create_owned(&vec![label("reason", reason.name())]))
+}
+
+/// Creates a counter for each listener and reason, so that a scrape shows them before they count.
+pub(super) fn tls_failures(registry: &mut Registry) -> TlsFailureCounters {
+    let help = "TLS handshakes that failed, by listener and reason; `closed`: the client left, as checks of a port do";
+    let all = family(registry, "sequor_tls_handshakes_failed_total", help, Counter::default as fn() -> Counter);
+    TlsListener::ALL.map(|listener| {
+        TlsFailure::ALL.map(|reason| {
+            let labels = vec![label("listener", listener.name()), label("reason", reason.name())];
+            all.get_or_create_owned(&labels)
+        })
+    })
 }
 
 pub(super) fn cache_usage(r: &mut Registry) -> CacheUsage {

@@ -39,10 +39,17 @@ pub struct SequorToml {
     text: String,
 }
 
+/// Every fault of a text that does not parse.
+fn all_unparsed(path: &Path, text: &str, first: Fault) -> Vec<Fault> {
+    let all = toml_file::accepted::<Keys>(path, text, &is_offered).faults;
+    if all.is_empty() { vec![first] } else { all }
+}
+
 impl SequorToml {
     /// Parses the file's text, and refuses unserved keys.
     pub fn parse(path: &Path, text: &str) -> Result<SequorToml, Vec<Fault>> {
-        let keys: Keys = toml_file::read_offering(path, text, &is_offered).map_err(|fault| vec![fault])?;
+        let keys: Keys =
+            toml_file::read_offering(path, text, &is_offered).map_err(|first| all_unparsed(path, text, first))?;
         let file = SequorToml { keys, path: path.to_owned(), text: text.to_owned() };
         let mut refused = Vec::new();
         file.keys.check(&mut Vec::new(), &mut refused);

@@ -33,6 +33,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 const LOST: &str = "the lease of this server has ended: it refuses steps of shared sequences until it has one";
 
+const REGAINED: &str = "this server has its lease again: it answers steps of shared sequences";
+
 pub(super) struct Heartbeat {
     tier: Arc<SharedTier>,
     lease: Arc<LeaseClock>,
@@ -40,8 +42,10 @@ pub(super) struct Heartbeat {
     link: RedisLink,
     node: String,
     stop: Arc<StopSign>,
-    /// Whether the last heartbeat failed.
-    is_away: bool,
+    /// Since when heartbeats fail.
+    away: Option<Instant>,
+    /// Sequences that belong to others since the lease ended.
+    lost: usize,
     /// Servers without a heartbeat, and since when.
     gone: HashMap<String, Instant>,
     swept: Instant,
@@ -58,8 +62,8 @@ impl Heartbeat {
         stop: Arc<StopSign>,
     ) -> Heartbeat {
         let (swept, tidied, cursor) = (Instant::now(), Instant::now(), "0".to_owned());
-        let (is_away, gone) = (false, HashMap::new());
-        Heartbeat { tier, lease, claims, link, node, stop, is_away, gone, swept, tidied, cursor }
+        let (away, lost, gone) = (None, 0, HashMap::new());
+        Heartbeat { tier, lease, claims, link, node, stop, away, lost, gone, swept, tidied, cursor }
     }
 
     /// Sends the first heartbeat of a server, which has no sequence yet.
@@ -89,7 +93,7 @@ impl Heartbeat {
 
     pub(super) fn run(mut self) {
         loop {
-            let wait = if self.is_away { self.lease.interval().min(AGAIN) } else { self.lease.interval() };
+            let wait = if self.away.is_some() { self.lease.interval().min(AGAIN) } else { self.lease.interval() };
             if self.stop.wait(wait) {
                 return;
             }
@@ -111,12 +115,18 @@ impl Heartbeat {
     }
 
     fn report(&mut self, error: Option<&TierError>) {
-        match (error, self.is_away) {
-            (Some(error), false) => tracing::warn!(%error, "the heartbeat of this server is late"),
-            (None, true) => tracing::info!("the heartbeat of this server is back"),
+        match (error, self.away) {
+            (Some(error), None) => {
+                tracing::warn!(%error, "the heartbeat of this server is late");
+                self.away = Some(Instant::now());
+            }
+            (None, Some(since)) => {
+                let away_seconds = since.elapsed().as_secs_f64();
+                tracing::info!(away_seconds, "the heartbeat of this server is back");
+                self.away = None;
+            }
             _ => {}
         }
-        self.is_away = error.is_some();
         self.note_lapse();
     }
 
@@ -139,7 +149,10 @@ impl Heartbeat {
             tracing::error!("{LOST}");
         }
         let sent = self.check(sent, life)?;
+        let away_seconds = self.lease.away_for().unwrap_or_default().as_secs_f64();
         self.lease.renewed(sent, life);
+        let sequences_lost = std::mem::take(&mut self.lost);
+        tracing::info!(away_seconds, sequences_lost, "{REGAINED}");
         // Those that were dropped without a lease could not be released then. Until they are, their steps are refused.
         if let Some(host) = self.tier.host() {
             host.release_unused(false);
@@ -163,11 +176,12 @@ impl Heartbeat {
         Ok(sent)
     }
 
-    fn drop_lost(&self, lost: Vec<TierKey>) {
+    fn drop_lost(&mut self, lost: Vec<TierKey>) {
         if lost.is_empty() {
             return;
         }
         let sequences = lost.len();
+        self.lost += sequences;
         tracing::error!(sequences, "sequences of this server belong to others now, and are dropped here");
         if let Some(host) = self.tier.host() {
             host.lost(lost);
