@@ -39,14 +39,14 @@ pub(super) struct RowCosts {
 
 /// The result of one measurement, in microseconds.
 #[derive(Debug, Clone, Copy)]
-struct Measured {
+struct RowMeasurement {
     padding: f64,
     moving: f64,
 }
 
-impl Measured {
+impl RowMeasurement {
     fn cheaper(self) -> Option<&'static str> {
-        let Measured { padding, moving } = self;
+        let RowMeasurement { padding, moving } = self;
         match () {
             () if padding > moving * CLEARLY => Some("compact"),
             () if moving > padding * CLEARLY => Some("fixed"),
@@ -57,9 +57,9 @@ impl Measured {
 
 impl RowCosts {
     /// Costs from several measurements. `None` without one.
-    fn new(measured: &[Measured], set: &'static str) -> Option<RowCosts> {
+    fn new(measured: &[RowMeasurement], set: &'static str) -> Option<RowCosts> {
         let (first, rest) = measured.split_first()?;
-        let least = |of: fn(&Measured) -> f64| rest.iter().map(of).fold(of(first), f64::min);
+        let least = |of: fn(&RowMeasurement) -> f64| rest.iter().map(of).fold(of(first), f64::min);
         let cheaper = first.cheaper().filter(|_| rest.iter().all(|other| other.cheaper() == first.cheaper()));
         Some(RowCosts { padding_us: least(|m| m.padding), moving_us: least(|m| m.moving), set, cheaper })
     }
@@ -92,7 +92,7 @@ pub(super) async fn measure(
     for _ in 0..MEASUREMENTS {
         let fastest = fastest_runs(served, most, counts, sample).await?;
         let moving = moving(version.stored_bytes);
-        measured.extend(padding(&fastest).map(|padding| Measured { padding, moving }));
+        measured.extend(padding(&fastest).map(|padding| RowMeasurement { padding, moving }));
     }
     Ok(RowCosts::new(&measured, set))
 }
@@ -160,8 +160,8 @@ mod tests {
     use super::*;
 
     /// Measurements with these costs of padding and of moving.
-    fn measurements(costs: &[(f64, f64)]) -> Vec<Measured> {
-        costs.iter().map(|(padding, moving)| Measured { padding: *padding, moving: *moving }).collect()
+    fn measurements(costs: &[(f64, f64)]) -> Vec<RowMeasurement> {
+        costs.iter().map(|(padding, moving)| RowMeasurement { padding: *padding, moving: *moving }).collect()
     }
 
     #[test]

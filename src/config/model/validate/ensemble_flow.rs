@@ -12,7 +12,7 @@ const FIELD: &str = "ensemble_scheduling";
 
 /// Checks an ensemble whose steps are complete, and whose tensors each have at most one writer.
 pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig, ensemble: &ModelEnsembling) {
-    let flow = Flow::new(written, ensemble);
+    let flow = TensorUses::new(written, ensemble);
     let faults = flow.unused_inputs().into_iter().chain(flow.unwritten_outputs()).chain(flow.unused_tensors());
     for (field, what) in faults {
         report.fault(&field, code::ENSEMBLE, what);
@@ -20,10 +20,10 @@ pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig, ensemble: &M
 }
 
 /// A field of config.pbtxt, and what is wrong there.
-type FlowFault = (String, String);
+type TensorFault = (String, String);
 
 /// Which steps read and write which tensor.
-struct Flow<'a> {
+struct TensorUses<'a> {
     name: &'a str,
     written: &'a ModelConfig,
     steps: &'a [Step],
@@ -34,8 +34,8 @@ struct Flow<'a> {
     ready: BTreeSet<&'a str>,
 }
 
-impl<'a> Flow<'a> {
-    fn new(written: &'a ModelConfig, ensemble: &'a ModelEnsembling) -> Flow<'a> {
+impl<'a> TensorUses<'a> {
+    fn new(written: &'a ModelConfig, ensemble: &'a ModelEnsembling) -> TensorUses<'a> {
         let (mut readers, mut writers) = (BTreeMap::new(), BTreeMap::new());
         for (n, step) in ensemble.step.iter().enumerate() {
             // Maps have no order of their own, and a message must not change from load to load.
@@ -45,7 +45,7 @@ impl<'a> Flow<'a> {
             writers.extend(step.output_map.values().map(|tensor| (tensor.as_str(), n)));
         }
         let ready = ready_tensors(written, ensemble);
-        Flow { name: &written.name, written, steps: &ensemble.step, readers, writers, ready }
+        TensorUses { name: &written.name, written, steps: &ensemble.step, readers, writers, ready }
     }
 
     fn is_input(&self, tensor: &str) -> bool {
@@ -79,7 +79,7 @@ impl<'a> Flow<'a> {
         did_you_mean(tensor, outputs.chain(self.readers.keys().copied()).filter(|wanted| !self.has_source(wanted)))
     }
 
-    fn unused_inputs(&self) -> Vec<FlowFault> {
+    fn unused_inputs(&self) -> Vec<TensorFault> {
         let unused =
             self.written.input.iter().enumerate().filter(|(_, input)| !self.readers.contains_key(&*input.name));
         let fault = |(n, input): (usize, &sequor_proto::ModelInput)| {
@@ -93,7 +93,7 @@ impl<'a> Flow<'a> {
         unused.map(fault).collect()
     }
 
-    fn unwritten_outputs(&self) -> Vec<FlowFault> {
+    fn unwritten_outputs(&self) -> Vec<TensorFault> {
         let fault = |(n, output): (usize, &sequor_proto::ModelOutput)| {
             let (tensor, name) = (output.name.as_str(), self.name);
             let what = match self.readers.contains_key(tensor) || self.writers.contains_key(tensor) {
@@ -112,7 +112,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Faults of tensors that are read and not written, or written and not read.
-    fn unused_tensors(&self) -> Vec<FlowFault> {
+    fn unused_tensors(&self) -> Vec<TensorFault> {
         let all: BTreeSet<&str> = self.writers.keys().chain(self.readers.keys()).copied().collect();
         let is_used = |tensor: &str| self.ready.contains(tensor) && self.readers.contains_key(tensor);
         let unused = all.into_iter().filter(|tensor| !self.is_output(tensor) && !is_used(tensor));
