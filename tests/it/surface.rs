@@ -35,7 +35,10 @@ fn numbers_that_are_not_finite_are_written_to_json_and_not_read_from_it() {
         assert_eq!(status, 200, "{protocol}: {text}");
         for number in ["NaN", "Infinity", "-Infinity", "\"NaN\"", "null", "1e39", "1e999"] {
             let (status, text) = step(number, false);
-            assert_eq!(status, 400, "{protocol}, {number}: {text}");
+            // OVMS says 412 of a body that is no JSON.
+            let is_json = !matches!(number, "NaN" | "Infinity" | "-Infinity");
+            let refused = if protocol == "kserve" || is_json { 400 } else { 412 };
+            assert_eq!(status, refused, "{protocol}, {number}: {text}");
             assert!(text.starts_with("{\"error\":"), "{protocol}, {number}: {text}");
         }
         // Refused steps left the sequence as it was: two times 3e38 is more than FP32 holds.
