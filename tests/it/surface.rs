@@ -25,7 +25,8 @@ fn numbers_that_are_not_finite_are_written_to_json_and_not_read_from_it() {
         post(&format!("/v2/models/{model}/infer"), &body)
     };
     let tfs = |id: u64, number: &str, start: bool| {
-        let control = u8::from(start);
+        // Both protocols serve the same model: its ids must not live.
+        let (id, control) = (10 + id, u8::from(start));
         let body = format!(
             r#"{{"inputs":{{"INPUT":[[{number}]],"sequence_id":[{id}],"sequence_control_input":[{control}]}}}}"#
         );
