@@ -1,12 +1,14 @@
 """A hook that returns something else raises an error that names what is expected."""
 
+import inspect
+import json
 import pathlib
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sdk-python"))
 
-from sequor_plugin import Scheduler, default, fire, testing
+from sequor_plugin import Scheduler, default, fire, host, testing
 from sequor_plugin.processor import Processor, Signature, Tensor, reply
 from sequor_plugin.processor_testing import Bench
 
@@ -75,6 +77,31 @@ class Answers(unittest.TestCase):
         self.wrong(lambda: bench().start(1, X), "post returned nothing; expected a dict of tensors by their names")
         plugin.action = reply({"y": X["x"]})
         self.assertEqual(list(bench().start(1, X)), ["y"])
+
+    def test_an_error_names_the_innermost_line_of_the_author(self):
+        class Plugin(Processor):
+            action, outputs = None, None
+
+            def pre(self, call, inputs):
+                return self.action()
+
+        def raised_by(action):
+            plugin.action = action
+            del host.lines[:]
+            with self.assertRaises(Exception):
+                Bench(plugin, MODEL, run_model).start(1, X)
+            (_, line), = host.lines
+            return line
+
+        plugin, at = Plugin(), lambda line: f" at test_answers.py:{line}"
+        hook, line = at(Plugin.pre.__code__.co_firstlineno), lambda: at(inspect.currentframe().f_back.f_lineno)
+        self.assert_ends(raised_by(lambda: json.loads("{")), line())  # raised in Python's library
+        self.assert_ends(raised_by(lambda: Tensor("FP33", [1], [1.0])), line())  # raised in this kit
+        self.assert_ends(raised_by(lambda: [X]), "reply(...)" + hook)
+        self.assert_ends(raised_by(lambda: reply({"z": X["x"]})), 'clients do not see an output "z"; there are y' + hook)
+
+    def assert_ends(self, line, end):
+        self.assertTrue(line.endswith(end), f"{line!r} does not end with {end!r}")
 
 
 if __name__ == "__main__":

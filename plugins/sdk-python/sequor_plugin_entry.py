@@ -18,7 +18,7 @@ class Scheduler:
     """The exported interface."""
 
     def configure(self, config, model):
-        _or_err(lambda: _glue.configure(config, model))
+        _or_err(lambda: _glue.configure(config, model), _glue.plugin.configure)
 
     def plan(self, round, ready, events):
         plan = _glue.plan(round, ready, events)
@@ -37,11 +37,11 @@ class Scheduler:
         return _glue.save()
 
     def restore(self, saved):
-        _or_err(lambda: _glue.restore(saved))
+        _or_err(lambda: _glue.restore(saved), _glue.plugin.restore)
 
 
-def _or_err(call):
+def _or_err(call, hook):
     try:
         call()
     except Exception as error:
-        raise Err(words(error))
+        raise Err(words(error, hook))

@@ -26,7 +26,7 @@ class StateInitializer:
             ports = Ports(ports_of(ports.states), ports_of(ports.request), ports_of(ports.step))
             _glue.configure(config, model, ports, Files({file.name: Tensor.held(file.content) for file in files}))
         except Exception as error:
-            raise Err(words(error))
+            raise Err(words(error, _glue.plugin.configure))
 
     def initialize(self, call, inputs):
         kind, value = refused(lambda: _glue.initialize(facts(call), taken(inputs)))

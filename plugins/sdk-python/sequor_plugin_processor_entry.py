@@ -21,7 +21,7 @@ class Processor:
             files = Files({file.name: Tensor.held(file.content) for file in files})
             outer = _glue.configure(config, model, Signature(ports_of(inner.inputs), ports_of(inner.outputs)), files)
         except Exception as error:
-            raise Err(words(error))
+            raise Err(words(error, _glue.plugin.configure))
         return tensors.Signature(contract_ports(outer.inputs), contract_ports(outer.outputs))
 
     def pre(self, call, inputs):

@@ -22,13 +22,16 @@ fn count() -> RangedI64ValueParser<u32> {
 #[command(group(ArgGroup::new("who").args(["server", "against", "serve"])))]
 struct BenchArgs {
     /// Model to send requests to
-    #[arg(value_name = "MODEL")]
-    model: String,
-    /// gRPC address of the server [default: localhost:8001]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(value_name = "MODEL", required_unless_present = "named-model")]
+    model: Option<String>,
+    /// The same as MODEL
+    #[arg(id = "named-model", long = "model", value_name = "MODEL", conflicts_with = "model")]
+    named_model: Option<String>,
+    /// gRPC address of the server, also as http://HOST:PORT [default: localhost:8001]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     server: Option<String>,
     /// The same, for any other KServe v2 server
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     against: Option<String>,
     /// File that holds the key to show: KEY or NAME:KEY
     #[arg(id = "key-file", long = "key-file", value_name = "FILE")]
@@ -37,7 +40,7 @@ struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     serve: Option<PathBuf>,
     /// Where its metrics are [default: port 8002 of its host]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     metrics: Option<String>,
     /// Clients, each with one sequence after another
     #[arg(long, value_name = "N", default_value = "32", value_parser = count())]
@@ -203,7 +206,7 @@ impl BenchArgs {
         let check_sums = self.check.is_some();
         let whole_run = if self.realtime { u32::MAX } else { 20 };
         Wanted {
-            model: self.model.clone(),
+            model: self.model.clone().or_else(|| self.named_model.clone()).unwrap_or_default(),
             data: match (check_sums, self.data == "zeros") {
                 (_, true) => Data::Zeros,
                 (true, false) => Data::Whole,
@@ -215,6 +218,20 @@ impl BenchArgs {
             check_sums,
             seed: self.seed,
         }
+    }
+}
+
+/// Parses `HOST:PORT`, or a URL without a path. The benchmark speaks no TLS.
+fn address(text: &str) -> Result<String, String> {
+    if text.starts_with("https://") || text.starts_with("grpcs://") {
+        return Err("sequor bench speaks gRPC without TLS: name a port without TLS as HOST:PORT".to_owned());
+    }
+    let bare = ["http://", "grpc://"].into_iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    let bare = bare.trim_end_matches('/');
+    let is_port = |(host, port): (&str, &str)| !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok();
+    match bare.rsplit_once(':').is_some_and(is_port) {
+        true => Ok(bare.to_owned()),
+        false => Err(format!("\"{text}\" is not HOST:PORT")),
     }
 }
 
@@ -261,6 +278,25 @@ mod tests {
         assert_eq!(plan.pace, Pace::Open { streams: 200, chunk: Duration::from_millis(20) });
         assert_eq!((plan.address.as_str(), args.wanted().sequence_length), ("triton:9001", u32::MAX));
         assert!(command().try_get_matches_from(["bench", "vad", "--server", "a:1", "--against", "b:1"]).is_err());
+    }
+
+    #[test]
+    fn the_model_and_the_address_have_the_forms_of_other_commands() {
+        let named = |arguments: &[&str]| {
+            let line = [&["sequor", "bench"], arguments].concat();
+            let matches = crate::cli::parse(line.into_iter().map(Into::into)).ok()?;
+            Some(super::parse(matches.subcommand_matches("bench")?).ok()?.wanted().model)
+        };
+        assert_eq!((named(&["vad"]), named(&["--model", "vad"])), (Some("vad".to_owned()), Some("vad".to_owned())));
+        assert_eq!((named(&[]), named(&["vad", "--model", "vad"])), (None, None));
+        for text in ["far:1", "http://far:1", "http://far:1/", "grpc://far:1"] {
+            assert_eq!(address(text).as_deref(), Ok("far:1"), "{text}");
+        }
+        assert_eq!(address("[::1]:8001").as_deref(), Ok("[::1]:8001"));
+        assert!(address("https://far:1").unwrap_err().contains("without TLS"));
+        for text in ["far", "far:x", ":1", "http://far:1/v2"] {
+            assert!(address(text).is_err(), "{text}");
+        }
     }
 
     #[test]

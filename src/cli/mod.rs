@@ -103,10 +103,18 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
     let matches = program().try_get_matches_from(arguments)?;
-    match misplaced(&program(), &matches) {
-        None => Ok(matches),
-        Some(what) => Err(program().error(ErrorKind::UnknownArgument, what)),
+    if let Some(what) = misplaced(&program(), &matches) {
+        return Err(program().error(ErrorKind::UnknownArgument, what));
     }
+    match remote::one_sequence::unnamed(innermost(&matches)) {
+        None => Ok(matches),
+        Some(what) => Err(program().error(ErrorKind::MissingRequiredArgument, what)),
+    }
+}
+
+/// The matches of the command that runs.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
 }
 
 /// Why a global flag is refused, if the command does not take it.
@@ -162,6 +170,16 @@ mod tests {
             let of = |id: &str| (verb.get_one::<String>(id).cloned().unwrap(), verb.value_source(id));
             assert_eq!(of("server"), ("h:1".to_owned(), Some(ValueSource::CommandLine)), "{line}");
             assert_eq!(of("output"), ("json".to_owned(), Some(ValueSource::CommandLine)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_command_about_one_sequence_needs_its_id() {
+        for line in ["sequor why vad", "sequor sequence capture vad --to f", "sequor sequence drop --model vad"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+        for line in ["sequor why vad/7", "sequor sequence capture --model vad 7 --to f", "sequor sequence list vad"] {
+            assert!(parsed(line).is_ok(), "{line}");
         }
     }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{Failed, launch, settings, stdout};
 use crate::api::triton;
+use crate::config::model::versions;
 use crate::config::server::GivenFlags;
 use crate::error::Failure;
 use crate::model::{Availability, InferRequest, ModelHandle, NamedTensor, Repository, SequenceStep};
@@ -24,12 +25,17 @@ pub(super) fn command() -> Command {
         .value_parser(value_parser!(PathBuf))
         .required(true)
         .help("A file that `sequor sequence capture` has written");
+    let folder = Arg::new("folder")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .required_unless_present("model")
+        .help("Directory of the model, with the files that the server had, or a repository with the model");
     let model = Arg::new("model")
         .long("model")
         .value_name("DIR")
         .value_parser(value_parser!(PathBuf))
-        .required(true)
-        .help("Directory of the model, with the files that the server had");
+        .conflicts_with("folder")
+        .help("The same as DIR");
     let config = Arg::new("config")
         .long("config")
         .value_name("FILE")
@@ -43,7 +49,7 @@ pub(super) fn command() -> Command {
     Command::new("replay")
         .about("Run a captured sequence again and compare its outputs bit for bit")
         .after_help("Exit: 0 all outputs are equal, 1 an output differs, 3 the model is not the captured one.")
-        .args([capture, model, config, output])
+        .args([capture, folder, model, config, output])
 }
 
 /// The result of a replay.
@@ -69,7 +75,7 @@ struct Difference {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let path = |name: &str| matches.get_one::<PathBuf>(name).cloned().unwrap_or_default();
-    let (file, folder) = (path("capture"), path("model"));
+    let (file, given_folder) = (path("capture"), path(if matches.contains_id("model") { "model" } else { "folder" }));
     let failed = |e: &dyn std::fmt::Display| Failed::Failed(format!("{}: {e}", file.display()));
     let snapshot = fs_err::read(&file).map_err(|e| Failed::Failed(e.to_string()))?;
     let capture = Capture::parse(&snapshot).map_err(|e| failed(&e))?;
@@ -77,6 +83,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
     let settings = settings::load(&given)?;
     let library = launch::find_runtime(&settings.runtime.onnxruntime)?;
     let repository = launch::trial(&library, &settings, &Metrics::new(false), false)?;
+    let folder = model_folder(given_folder, capture.note("sequor.model"));
     let replayed = replay(&repository, &folder, &snapshot, &capture);
     repository.stop();
     let replayed = replayed?;
@@ -130,6 +137,13 @@ fn replay(repository: &Repository, folder: &Path, snapshot: &[u8], capture: &Cap
 
 fn failed_step(step: &CapturedStep, failure: &Failure) -> Failed {
     Failed::Failed(format!("step {} is not answered: {}", step.number, triton::status(failure).message))
+}
+
+/// The directory of the model: the given one, or the one of this name in a repository.
+fn model_folder(given: PathBuf, model: &str) -> PathBuf {
+    let inner = given.join(model);
+    let is_model = !model.is_empty() && !versions::is_model_directory(&given) && versions::is_model_directory(&inner);
+    if is_model { inner } else { given }
 }
 
 /// Loads the captured version of the model from this directory.

@@ -18,6 +18,7 @@ use sequor_wasm::services::Services;
 
 use super::decider::SimPolicy;
 use crate::config::model::LoadFacts;
+use crate::config::units::human;
 use crate::scheduling::guest::{Events, Guest, Source, fault_of};
 use crate::scheduling::key_interner::KeyInterner;
 use crate::scheduling::{AT_ONCE, Health, SAVES, SchedulerComponent, SchedulerGuest, Verdict};
@@ -220,10 +221,14 @@ impl Plugged {
             self.health.recycled(now);
             self.save(now);
             // If no new guest starts, the grown one goes on.
+            let (used, limit) = self.guest.as_ref().map_or((0, 0), |guest| (guest.memory(), guest.memory_limit()));
             if self.guest.is_some()
                 && let Ok(guest) = self.fresh()
             {
                 self.put_in_place(guest);
+                let after = (now - Time::ZERO).as_secs_f64();
+                let of = format!("{} of {} in use", human(used), human(limit));
+                self.report(format!("instance replaced after {after:.3} s: {of}"));
             }
         } else if now - self.saved_at >= SAVES {
             self.save(now);
@@ -238,6 +243,13 @@ impl Plugged {
         match self.close(saved) {
             Ok(saved) => self.saved = saved,
             Err(fault) => self.fell = Some(fault),
+        }
+    }
+
+    /// Adds a line about the plug-in to the report.
+    fn report(&mut self, line: String) {
+        if self.policy_lines.len() < REPORT_LINES {
+            self.policy_lines.push(line);
         }
     }
 
@@ -315,11 +327,12 @@ impl SimPolicy for Plugged {
         if parked {
             self.guest = None;
         }
-        if self.policy_lines.len() < REPORT_LINES {
-            let end = if parked { "; it is parked, oldest goes on" } else { "" };
-            self.policy_lines
-                .push(format!("strike {count} after {:.3} s: {what}{end}", (now - Time::ZERO).as_secs_f64()));
-        }
+        let end = match (parked, self.guest.is_none()) {
+            (true, _) => "; it is parked, oldest goes on",
+            (false, true) => "; another instance takes its place",
+            (false, false) => "",
+        };
+        self.report(format!("strike {count} after {:.3} s: {what}{end}", (now - Time::ZERO).as_secs_f64()));
     }
 
     fn explain(&mut self, what: String) {

@@ -206,5 +206,9 @@ fn a_guest_that_grows_is_replaced_three_times_a_minute() {
     // 4 MiB for each question.
     let grows = plan_after("(if (i32.eq (memory.grow (i32.const 64)) (i32.const -1)) (then unreachable))");
     let lines = long_run(&SchedulerWat { plan: &grows, admit: FIRST_COME, ..SchedulerWat::default() });
-    assert!(lines.len() == 3 && lines[2].ends_with("it is parked, oldest goes on"), "{lines:?}");
+    let (replaced, strikes) = lines.split_at(3);
+    let is_replaced = |line: &String| line.starts_with("instance replaced after ") && line.ends_with(" in use");
+    assert!(replaced.iter().all(is_replaced), "{lines:?}");
+    assert!(strikes.len() == 3 && strikes[2].ends_with("it is parked, oldest goes on"), "{lines:?}");
+    assert!(strikes[0].ends_with("; another instance takes its place"), "{lines:?}");
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::authors::typed;
 use crate::plugins::post;
+use crate::puppet::{PuppetOrder, PuppetProcessor};
 use crate::python::prepared;
 use crate::server::{Call, copy, models, root};
 
@@ -77,6 +78,32 @@ fn case(guest: &str, case: &str) -> String {
     let ended = test.arguments([root().join("plugins").join(case)]).end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     ended.stdout
+}
+
+#[test]
+fn a_case_shows_the_instances_that_a_failed_call_replaced() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (component, case) = (scratch.path().join("puppet.wasm"), scratch.path().join("case.toml"));
+    std::fs::write(&component, PuppetProcessor::default().component()).unwrap();
+    let value = PuppetOrder::Trap.value();
+    let text = format!(
+        "packets = [1, \"whole\"]\n[model.inputs.INPUT]\ntype = \"INT32\"\nshape = [-1, 1]\n\
+         [model.outputs.OUTPUT]\ntype = \"INT32\"\nshape = [-1, 1]\n[send]\nINPUT = [{value}]\n"
+    );
+    std::fs::write(&case, text).unwrap();
+    let test = || {
+        let test = Call::sequor().environment("SEQUOR_CACHE", prepared("SEQUOR_CACHE")).arguments(["plugin", "test"]);
+        test.arguments([component.as_os_str(), "--case".as_ref(), case.as_os_str()])
+    };
+    let ended = test().end();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    for packets in ["1", "whole"] {
+        let line = format!("\n  packets of {packets}: 1 instance was replaced after a call that failed\n");
+        assert!(ended.stdout.contains(&line), "{ended:?}");
+    }
+    let ended = test().arguments(["--output", "json"]).end();
+    let cases: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(cases[0]["packets"][0]["replaced"], json!({ "memory": 0, "failed_call": 1 }), "{cases:#}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use sequor_proto::model_infer_request::InferInputTensor;
 use sequor_proto::{ModelInferRequest, ModelInferResponse};
 use serde_json::{Value, json};
 
+use crate::operator::ask;
 use crate::plugins::post;
 use crate::restarts::chunk;
 use crate::server::{Call, Ended, Server, copy, models};
@@ -53,12 +54,15 @@ fn live_sequences_are_listed_and_text_ids_are_hidden() {
     let (head, tail) = (&lines[1][..4], &lines[1][lines[1].len() - 3..]);
     assert_eq!((head, tail), (&["7", "2", "idle", "1"][..], &["0", "8", "B"][..]), "{list}");
     assert!(lines[2][0].starts_with('#') && lines[2][0].len() == 17 && !list.contains("call-77"), "{list}");
-    assert!(list.ends_with("2 of 2 (2 in slots, 0 in backlog)\n"), "{list}");
+    let (note, hash) = (list.lines().last().unwrap(), &lines[2][0]);
+    assert!(list.contains("2 of 2 (2 in slots, 0 in backlog)\n#... is the hash of a text id"), "{list}");
+    assert!(note.contains("sequor sequence show MODEL ID"), "{note}");
+    assert!(!output_of(&server, &[&LIST[..], &["--limit", "0"]].concat()).contains('#'), "no hash needs no note");
 
     let all = output_of(&server, &["sequence", "list", "--sort", "step"]);
     assert_eq!(
         all.split_once('\n').map(|(model, rows)| (model, rows.lines().count())),
-        Some(("accumulator_fp32", 4)),
+        Some(("accumulator_fp32", 5)),
         "{all}"
     );
     let none = output_of(&server, &["sequence", "list", "--resumable"]);
@@ -66,7 +70,8 @@ fn live_sequences_are_listed_and_text_ids_are_hidden() {
 
     let show = |id: &str| output_of(&server, &["sequence", "show", "accumulator_fp32", id]);
     assert!(show("7").lines().nth(1).unwrap().starts_with("7   2     idle"), "{}", show("7"));
-    assert!(show("call-77").contains("idle"));
+    let shown = show("call-77");
+    assert_eq!(shown.lines().nth(1).unwrap().split_whitespace().next(), Some(*hash), "the hash of this id");
     assert_eq!(command(&server, &["sequence", "show", "accumulator_fp32", "8"]).code, Some(5));
     assert_eq!(command(&server, &["sequence", "show", "accumulator_fp32", "7", "--text"]).code, Some(5));
     assert_eq!(command(&server, &["sequence", "list", "--model", "nope"]).code, Some(5));
@@ -79,8 +84,11 @@ fn live_sequences_are_listed_and_text_ids_are_hidden() {
     assert_eq!(command(&server, &drop).code, Some(5), "it does not live any more");
     output_of(&server, &["sequence", "drop", "accumulator_fp32", "call-77"]);
     let ended = output_of(&server, &[&LIST[..], &["--ended", "--reason", "dropped", "--since", "10m"]].concat());
-    assert!(ended.ends_with("2 of 2\n") && !ended.contains("call-77"), "{ended}");
+    assert!(ended.contains("\n2 of 2\n#... is ") && !ended.contains("call-77"), "{ended}");
     assert!(output_of(&server, &[&LIST[..], &["--ended", "--reason", "expired"]].concat()).ends_with("0 of 0\n"));
+    let page = ask(server.admin.unwrap(), "GET", "/", "text/html", b"").1;
+    assert!(page.contains("is the hash of a text id") && !page.contains("call-77"), "{page}");
+    assert!(output_of(&server, &["status"]).contains("#... is the hash of a text id"));
     let log = server.stop().stderr;
     assert!(log.contains("what=\"sequence drop\" on=\"accumulator_fp32 7 (stuck client)\""), "{log}");
     assert!(!log.contains("call-77"), "{log}");
@@ -126,7 +134,7 @@ async fn a_captured_sequence_replays_bit_for_bit_with_its_own_model_alone() {
     }
     let at = server.admin.unwrap().to_string();
     let file = folder.join("7.safetensors").display().to_string();
-    let capture = ["sequence", "capture", "vad", "7", "--steps", "12", "--to", &file].map(str::to_owned);
+    let capture = ["sequence", "capture", "vad/7", "--steps", "12", "--to", &file].map(str::to_owned);
     let capture = Call::sequor().environment("SEQUOR_SERVER", at).arguments(capture);
     let capture = tokio::task::spawn_blocking(move || capture.end());
     let mut n = 4;
@@ -141,6 +149,9 @@ async fn a_captured_sequence_replays_bit_for_bit_with_its_own_model_alone() {
     let replay = |model: &std::path::Path| {
         Call::sequor().arguments(["replay".as_ref(), file.as_ref(), "--model".as_ref(), model.as_os_str()]).end()
     };
+    let repository =
+        Call::sequor().arguments(["replay".as_ref(), file.as_ref(), folder.join("repository").as_os_str()]).end();
+    assert_eq!(repository.code, Some(0), "{repository:?}");
     let same = replay(&folder.join("repository/vad"));
     assert_eq!((same.code, same.stderr.as_str()), (Some(0), ""), "{same:?}");
     assert!(same.stdout.ends_with("12 of 12 steps are equal, bit for bit\n"), "{}", same.stdout);

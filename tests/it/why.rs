@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::certificates::TestCertificates;
+use crate::ensembles;
 use crate::operator::{attach, guest, load};
 use crate::plugins::post;
 use crate::server::{Call, Ended, Server, copy, models, until};
@@ -256,4 +257,28 @@ fn a_reload_that_failed_is_a_warning_of_the_status() {
     assert_ne!(command(&server, &["model", "load", MODEL]).code, Some(0));
     let status = command(&server, &["status"]).stdout;
     assert!(status.contains(&format!("! {MODEL}: reload failed, version 1 of before serves: ")), "{status}");
+}
+
+#[test]
+fn a_sequence_of_an_ensemble_is_explained_with_the_member_that_ended_it() {
+    let call = Call::serve("repository");
+    ensembles::of_two(&call.folder.path().join("repository"));
+    let server = call.start();
+    let input = json!({ "name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [5] });
+    let body = json!({ "parameters": { "sequence_id": 7, "sequence_start": true }, "inputs": [input] });
+    let answer = post(server.http, "/v2/models/both/infer", &body);
+    assert_eq!(answer["outputs"][0]["data"], json!([5]), "{answer}");
+    let both = |arguments: &[&str]| command(&server, &[&["why", "both", "7"], arguments].concat()).stdout;
+    let text = both(&[]);
+    for member in ["first", "second"] {
+        assert_eq!(row(&text, member)[1..4], ["1", "live,", "idle"], "{text}");
+    }
+    let dropped = command(&server, &["sequence", "drop", "second", "7"]);
+    assert_eq!(dropped.code, Some(0), "{dropped:?}");
+    let text = both(&[]);
+    assert!(text.lines().next().unwrap().ends_with(" ago: dropped, by member second"), "{text}");
+    let answer: Value = serde_json::from_str(&both(&["--output", "json"])).unwrap();
+    assert_eq!(answer["sequence"]["ended"]["member"], "second", "{answer:#}");
+    let places: Vec<_> = answer["members"].as_array().unwrap().iter().map(|of| (&of["model"], &of["place"])).collect();
+    assert_eq!(places, [(&json!("second"), &json!("ended")), (&json!("first"), &json!("ended"))], "{answer:#}");
 }

@@ -24,7 +24,10 @@ pub struct SequenceView {
     pub state_bytes: u64,
     /// Whether it ends after its queue, or as soon as its current request is over.
     pub ending: bool,
+    /// The arrival of its last START. Of a sequence that began with a state from elsewhere and had no START since: when it came here.
     pub began: Time,
+    /// Since when it has waited for a slot, if it waits.
+    pub waits_since: Option<Time>,
     /// The later of the last arrival and the last completion.
     pub touched: Time,
     /// The allowed idle time; `None` means no limit.
@@ -69,6 +72,7 @@ impl Core {
             state_bytes: s.state_bytes,
             ending: s.ending.is_some() || s.leaving.is_some(),
             began: s.began,
+            waits_since: (s.stage == Some(Stage::Backlogged)).then_some(s.backlogged_at),
             touched: s.touched,
             idle: s.idle,
             due: self.deadline_of(seq),

@@ -72,6 +72,7 @@ pub(crate) struct Sequence {
     pub(crate) step: u64,
     /// The place of that step's answer in the order of answers, if the load keeps one.
     pub(crate) turn: Option<u64>,
+    /// The arrival of the last admitted START, else of the first request.
     pub(crate) began: Time,
     /// The later of the last arrival and the last completion.
     pub(crate) touched: Time,

@@ -195,7 +195,7 @@ impl Core {
         };
         s.next_step = step.saturating_add(if fault(Planted::StepOffByOne) { 2 } else { 1 });
         if submit.start {
-            s.first = step;
+            (s.first, s.began) = (step, now);
             s.starts += 1;
             s.held = submit.reserves();
         }

@@ -418,7 +418,16 @@ fn operators_list_live_sequences_in_pages_and_ended_sequences() {
         (second.stage, second.queued, second.began, second.due),
         (Stage::Backlogged, 2, Time(100 * MS), Time(400 * MS))
     );
+    assert_eq!((first.waits_since, second.waits_since), (None, Some(Time(100 * MS))));
     assert_eq!((rest, rig.core.seen(7, 100)), (None, (vec![], None)));
+
+    rig.wait(50);
+    rig.submit(1, true, false);
+    rig.submit(2, true, false);
+    let began: Vec<_> = rig.core.seen(0, 100).0.into_iter().map(|seen| (seen.began, seen.waits_since)).collect();
+    let (now, waits) = (Time(150 * MS), Some(Time(100 * MS)));
+    assert_eq!(began, [(now, None), (now, waits)], "a START begins a new life, and keeps the place in the backlog");
+    rig.drain();
 
     rig.apply(Event::End(first.seq, EndReason::Admin));
     rig.drain();

@@ -33,6 +33,15 @@ impl<G> Single<G> {
     }
 }
 
+/// Guests of one owner that did not stay after a call, because another one should take their place.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ReplacedGuests {
+    /// They used most of their memory.
+    pub spent: u64,
+    /// Their call failed.
+    pub failed: u64,
+}
+
 /// Up to `size` guests, each started when a call finds no free one.
 pub struct GuestPool<G> {
     start: Box<dyn Fn() -> Result<G, CallError> + Send + Sync>,
@@ -49,12 +58,14 @@ struct GuestPoolState<G> {
     unused: usize,
     /// Guests that are free or called.
     live: usize,
+    replaced: ReplacedGuests,
 }
 
 impl<G> GuestPool<G> {
     /// A pool without guests yet; `size` is at least 1.
     pub fn new(size: usize, start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static) -> GuestPool<G> {
-        let state = Mutex::new(GuestPoolState { free: Vec::new(), unused: 0, live: 0 });
+        let replaced = ReplacedGuests::default();
+        let state = Mutex::new(GuestPoolState { free: Vec::new(), unused: 0, live: 0, replaced });
         let is_spent = Box::new(|_: &mut G| false);
         GuestPool { start: Box::new(start), is_spent, size: size.max(1), state, freed: Condvar::new() }
     }
@@ -69,10 +80,16 @@ impl<G> GuestPool<G> {
     pub fn call<T>(&self, call: impl FnOnce(&mut G) -> Result<T, CallError>) -> Result<T, CallError> {
         let mut lease = self.lease()?;
         let result = call(lease.guest());
-        if result.is_ok() {
-            lease.give_back();
+        match &result {
+            Ok(_) => lease.give_back(),
+            Err(_) => self.state.lock().replaced.failed += 1,
         }
         result
+    }
+
+    /// Guests that did not stay after a call of [`GuestPool::call`].
+    pub fn replaced(&self) -> ReplacedGuests {
+        self.state.lock().replaced
     }
 
     /// A free guest, for one call. Waits for one if all are in use.
@@ -188,6 +205,7 @@ impl<G> GuestLease<'_, G> {
         let GuestLease { mut guest, mut place } = self;
         if (place.pool.is_spent)(&mut guest) {
             drop(guest);
+            place.pool.state.lock().replaced.spent += 1;
         } else {
             place.guest = Some(guest);
         }

@@ -1,6 +1,7 @@
 """A plug-in by the functions of the contract. The component and a test both run it."""
 
 import json
+import sys
 
 from . import host
 from .answers import Admission, Plan
@@ -25,7 +26,8 @@ class Glue:
 
     def plan(self, round, ready, events=None):
         self.observe(events)
-        return told(lambda: expect("plan", self.plugin.plan(round, Ready(ready, self.model)), (Plan, type(None)), PLANS))
+        hook = self.plugin.plan
+        return told(lambda: expect("plan", hook(round, Ready(ready, self.model)), (Plan, type(None)), PLANS), hook)
 
     def admit(self, round, waiting, room, victims, events=None):
         self.observe(events)
@@ -34,7 +36,7 @@ class Glue:
             answer = self.plugin.admit(round, Ready(waiting, self.model), room, Ready(victims, self.model))
             answers = list(expect("admit", answer, (list, tuple), ADMISSIONS))
             return [expect("admit", one, (Admission,), ADMISSIONS) for one in answers]
-        return told(checked)
+        return told(checked, self.plugin.admit)
 
     def observe(self, events):
         """Events, if there are any."""
@@ -42,10 +44,10 @@ class Glue:
             for event in each(events, self.model):
                 self.plugin.observe(event)
         if events is not None:
-            told(all_of_them)
+            told(all_of_them, self.plugin.observe)
 
     def save(self):
-        return told(self.plugin.save)
+        return told(self.plugin.save, self.plugin.save)
 
     def restore(self, saved):
         self.plugin.restore(saved)
@@ -66,25 +68,43 @@ def _kind(value):
     return "nothing" if value is None else type(value).__name__
 
 
-def told(call):
+def told(call, hook):
+    """Calls, and writes what that raises to the server's log. `hook` is the author's function that it asks."""
     try:
         return call()
     except BaseException as error:
-        host.error(words(error))
+        host.error(words(error, hook))
         raise
 
 
-def words(error):
-    """What was raised, and where in the author's own file."""
-    places = list(_places(error.__traceback__))
-    own = [(file, line) for file, line in places if not any(part in file for part in ("sequor_plugin/", "sequor_plugin_entry"))]
-    at = own[-1:] if own or isinstance(error, AnswerError) else places[-1:]
-    place = f" at {at[0][0].rsplit('/', 1)[-1]}:{at[0][1]}" if at else ""
+def words(error, hook=None):
+    """What was raised, and where in the author's own file: the innermost of its lines, or the hook whose answer is wrong."""
+    own = [place for name, place in _frames(error.__traceback__) if _is_authors(name)]
+    file, line = own[-1] if own else _defined(hook)
+    place = f" at {file.rsplit('/', 1)[-1]}:{line}" if file else ""
     return f"{type(error).__name__}: {error}{place}"
 
 
-def _places(trace):
+_KIT = ("sequor_plugin", "componentize_py", "wit_world")
+
+
+def _is_authors(module):
+    """Whether this module is neither of this kit, nor of what stands around it in a component, nor of Python's library."""
+    top = (module or "").split(".")[0]
+    return bool(top) and not top.startswith(_KIT) and top not in sys.stdlib_module_names
+
+
+def _defined(hook):
+    """Where the author defines a hook. Nothing for one that the kit has."""
+    code = getattr(hook, "__code__", None)
+    if code is None or not _is_authors(getattr(hook, "__module__", None)):
+        return "", 0
+    return code.co_filename, code.co_firstlineno
+
+
+def _frames(trace):
     # The module traceback would look for the source files, and a component that has no files falls of looking.
     while trace:
-        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        code = trace.tb_frame
+        yield code.f_globals.get("__name__"), (code.f_code.co_filename, trace.tb_lineno)
         trace = trace.tb_next

@@ -27,14 +27,14 @@ class InitializerGlue:
             if answer.kind == "states":
                 return answer.kind, placed(self.ports.states, answer.value, "the model has no state")
             return answer.kind, answer.value
-        return logged(call)
+        return logged(call, self.plugin.initialize)
 
     def steps(self, name, facts, inputs):
         """The tensors of each step."""
         def call():
             steps = self.plugin.steps(name, self._call(facts), named(self.ports.request, inputs))
             return [placed(self.ports.step, step, "the model has no input") for step in steps]
-        return logged(call)
+        return logged(call, self.plugin.steps)
 
     def _call(self, facts):
         return Call(**facts, model=self.model, outer=Signature(), scratch=b"")

@@ -30,7 +30,7 @@ class Glue:
                     raise refuse(WRONG_REQUEST, f"the request needs more than {RUNS} runs of the model. Send less in one request")
                 return True, [placed(self.inner.inputs, run, "the model has no input") for run in action.runs], self._kept(call, scratch)
             return False, placed(self.outer.outputs, action.outputs, "clients do not see an output"), self._kept(call, scratch)
-        return logged(call)
+        return logged(call, self.plugin.pre)
 
     def post(self, facts, scratch, runs):
         """(tensors, new scratch)"""
@@ -39,7 +39,7 @@ class Glue:
             outputs = self.plugin.post(call, [named(self.inner.outputs, run) for run in runs])
             expect("post", outputs, (dict,), "a dict of tensors by their names")
             return placed(self.outer.outputs, outputs, "clients do not see an output"), self._kept(call, scratch)
-        return logged(call)
+        return logged(call, self.plugin.post)
 
     def _call(self, facts, scratch):
         kept = self.plugin.scratch()
@@ -54,7 +54,7 @@ class Glue:
         return None if kept == before else kept
 
 
-def logged(call):
+def logged(call, hook):
     """Writes what `call` raises to the server's log, except a refusal, which is the client's to read."""
     refused = []
 
@@ -63,7 +63,7 @@ def logged(call):
             return call()
         except Refusal as refusal:
             refused.append(refusal)
-    answer = told(unless_refused)
+    answer = told(unless_refused, hook)
     if refused:
         raise refused[0]
     return answer

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sequor_wasm::counter::CounterName;
+use sequor_wasm::instances::ReplacedGuests;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::Services;
@@ -104,6 +105,11 @@ impl InitializerTrial {
 }
 
 impl RunningInitializer {
+    /// Instances that did not stay after a call.
+    pub fn replaced(&self) -> ReplacedGuests {
+        self.initializer.replaced()
+    }
+
     /// Asks for the first state of a START's sequence. If the answer needs steps, asks for them too.
     pub fn ask(&self, id: u64, start: &CaseStart, inputs: &PortTensors) -> Result<StartAnswer, ProcessorRefusal> {
         let key = |name: &String| start.keys.get(name).map_or(0, |text| key_interner::key(text));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sequor_core::{DataType, Dims, Shape};
+use sequor_wasm::instances::ReplacedGuests;
 
 use super::case::{CaseEnd, PacketSize, ProcessorCase};
 use super::data::CaseData;
@@ -31,10 +32,20 @@ pub struct CaseOutcome {
     pub post: Vec<Duration>,
     /// Maximum bytes of scratch.
     pub scratch: u64,
+    /// Instances that did not stay after one of the calls.
+    pub replaced: ReplacedGuests,
 }
 
 /// Runs a case with packets of one size, as one sequence.
 pub fn run(case: &ProcessorCase, running: &TrialChain, packet: PacketSize, id: u64) -> Result<CaseOutcome, String> {
+    let before = running.replaced();
+    let outcome = sequence(case, running, packet, id)?;
+    let after = running.replaced();
+    let replaced = ReplacedGuests { spent: after.spent - before.spent, failed: after.failed - before.failed };
+    Ok(CaseOutcome { replaced, ..outcome })
+}
+
+fn sequence(case: &ProcessorCase, running: &TrialChain, packet: PacketSize, id: u64) -> Result<CaseOutcome, String> {
     let ports = running.signature();
     let mut send = BTreeMap::new();
     for (name, source) in &case.send {
@@ -123,6 +134,7 @@ impl CaseOutcome {
             pre: Vec::new(),
             post: Vec::new(),
             scratch: 0,
+            replaced: ReplacedGuests::default(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use sequor_core::Time;
 use sequor_wasm::counter::CounterName;
+use sequor_wasm::instances::ReplacedGuests;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::Services;
@@ -124,6 +125,11 @@ impl TrialChain {
     /// The inputs and outputs for clients.
     pub fn signature(&self) -> TensorSignature {
         self.chain.signature()
+    }
+
+    /// Instances that did not stay after a call.
+    pub fn replaced(&self) -> ReplacedGuests {
+        self.chain.replaced()
     }
 
     /// Creates a sequence that starts with its next request.

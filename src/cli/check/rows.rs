@@ -11,9 +11,15 @@ use crate::model::repository::ReadyVersion;
 use crate::model::{InferRequest, ModelHandle};
 use crate::telemetry::{BatchCost, ModelMetrics};
 
-/// Maximum number of tries for each batch size, and maximum total time. The fastest run counts.
+/// Number of measurements. Their verdicts must agree: a busy machine disturbs one of them, seldom all in the same direction.
+const MEASUREMENTS: usize = 3;
+
+/// Maximum number of tries of a measurement for each batch size, and its maximum time. The fastest run counts.
 const TRIES: u32 = 16;
-const AT_MOST: Duration = Duration::from_secs(1);
+const AT_MOST: Duration = Duration::from_millis(400);
+
+/// A cost counts as lower only if the other one is at least so many times higher.
+const CLEARLY: f64 = 1.5;
 
 /// Maximum rows of the largest batch.
 const ROWS: u64 = 8;
@@ -27,13 +33,35 @@ pub(super) struct RowCosts {
     pub(super) moving_us: f64,
     /// The model's setting.
     pub(super) set: &'static str,
-    pub(super) cheaper: &'static str,
+    /// `None` if the costs are too close to tell.
+    pub(super) cheaper: Option<&'static str>,
+}
+
+/// The result of one measurement, in microseconds.
+#[derive(Debug, Clone, Copy)]
+struct RowMeasurement {
+    padding: f64,
+    moving: f64,
+}
+
+impl RowMeasurement {
+    fn cheaper(self) -> Option<&'static str> {
+        let RowMeasurement { padding, moving } = self;
+        match () {
+            () if padding > moving * CLEARLY => Some("compact"),
+            () if moving > padding * CLEARLY => Some("fixed"),
+            () => None,
+        }
+    }
 }
 
 impl RowCosts {
-    fn new(padding_us: f64, moving_us: f64, set: &'static str) -> RowCosts {
-        let cheaper = if padding_us > moving_us { "compact" } else { "fixed" };
-        RowCosts { padding_us, moving_us, set, cheaper }
+    /// Costs from several measurements. `None` without one.
+    fn new(measured: &[RowMeasurement], set: &'static str) -> Option<RowCosts> {
+        let (first, rest) = measured.split_first()?;
+        let least = |of: fn(&RowMeasurement) -> f64| rest.iter().map(of).fold(of(first), f64::min);
+        let cheaper = first.cheaper().filter(|_| rest.iter().all(|other| other.cheaper() == first.cheaper()));
+        Some(RowCosts { padding_us: least(|m| m.padding), moving_us: least(|m| m.moving), set, cheaper })
     }
 
     /// `None` for a model whose costs are too small to measure.
@@ -42,10 +70,12 @@ impl RowCosts {
         if padding_us.max(*moving_us) < 0.05 {
             return None;
         }
-        let is_set = if set == cheaper { ", as set" } else { "" };
-        Some(format!(
-            "a padding row takes {padding_us:.1} us, moving a row's state {moving_us:.1} us: rows = \"{cheaper}\" is cheaper{is_set}"
-        ))
+        let advice = match cheaper {
+            None => "too close to advise a value for rows".to_owned(),
+            Some(cheaper) if cheaper == set => format!("rows = \"{cheaper}\" is cheaper, as set"),
+            Some(cheaper) => format!("rows = \"{cheaper}\" is cheaper"),
+        };
+        Some(format!("a padding row takes {padding_us:.1} us, moving a row's state {moving_us:.1} us: {advice}"))
     }
 }
 
@@ -58,6 +88,22 @@ pub(super) async fn measure(
 ) -> Result<Option<RowCosts>, String> {
     let Some(set) = version.rows else { return Ok(None) };
     let most = (u64::from(version.slots) / u64::from(version.instances.max(1))).min(ROWS);
+    let mut measured = Vec::with_capacity(MEASUREMENTS);
+    for _ in 0..MEASUREMENTS {
+        let fastest = fastest_runs(served, most, counts, sample).await?;
+        let moving = moving(version.stored_bytes);
+        measured.extend(padding(&fastest).map(|padding| RowMeasurement { padding, moving }));
+    }
+    Ok(RowCosts::new(&measured, set))
+}
+
+/// The fastest run for each number of rows, in nanoseconds.
+async fn fastest_runs(
+    served: &ModelHandle,
+    most: u64,
+    counts: &ModelMetrics,
+    sample: &impl Fn(u64) -> Result<InferRequest, String>,
+) -> Result<BTreeMap<u32, u64>, String> {
     let mut fastest: BTreeMap<u32, u64> = BTreeMap::new();
     let began = Instant::now();
     for _ in 0..TRIES {
@@ -74,8 +120,7 @@ pub(super) async fn measure(
             break;
         }
     }
-    let moving = moving(version.stored_bytes);
-    Ok(padding(&fastest).map(|padding| RowCosts::new(padding, moving, set)))
+    Ok(fastest)
 }
 
 /// Records the runs between two readings, by their number of rows.
@@ -114,18 +159,36 @@ fn moving(bytes: u64) -> f64 {
 mod tests {
     use super::*;
 
+    /// Measurements with these costs of padding and of moving.
+    fn measurements(costs: &[(f64, f64)]) -> Vec<RowMeasurement> {
+        costs.iter().map(|(padding, moving)| RowMeasurement { padding: *padding, moving: *moving }).collect()
+    }
+
     #[test]
     fn the_cheaper_rows_setting_is_reported() {
         let of = |runs: &[(u32, u64)]| padding(&runs.iter().copied().collect());
         assert_eq!(of(&[(1, 10_000), (8, 80_000)]), Some(10.0));
         assert_eq!(of(&[(1, 10_000)]), None, "nothing to compare");
-        let costs = RowCosts::new(10.0, 2.5, "fixed");
+        let costs = |measured: &[(f64, f64)]| RowCosts::new(&measurements(measured), "fixed");
+        assert_eq!(costs(&[]), None);
         assert_eq!(
-            costs.sentence().unwrap(),
+            costs(&[(12.0, 2.5), (10.0, 2.75)]).unwrap().sentence().unwrap(),
             "a padding row takes 10.0 us, moving a row's state 2.5 us: rows = \"compact\" is cheaper"
         );
-        let sentence = RowCosts::new(1.0, 2.5, "fixed").sentence().unwrap();
+        let sentence = costs(&[(1.0, 2.5)]).unwrap().sentence().unwrap();
         assert!(sentence.ends_with("rows = \"fixed\" is cheaper, as set"));
-        assert_eq!(RowCosts::new(0.04, 0.0, "fixed").sentence(), None);
+        assert_eq!(costs(&[(0.04, 0.0)]).unwrap().sentence(), None);
+    }
+
+    #[test]
+    fn rows_are_advised_only_if_all_measurements_clearly_agree() {
+        let cheaper = |measured: &[(f64, f64)]| {
+            let costs = RowCosts::new(&measurements(measured), "fixed").unwrap();
+            (costs.cheaper, costs.sentence().unwrap().ends_with("too close to advise a value for rows"))
+        };
+        assert_eq!(cheaper(&[(4.0, 2.0), (4.1, 2.0)]), (Some("compact"), false));
+        assert_eq!(cheaper(&[(2.2, 2.0), (4.1, 2.0)]), (None, true), "one measurement found no clear difference");
+        assert_eq!(cheaper(&[(4.0, 2.0), (1.0, 2.0)]), (None, true), "they contradict each other");
+        assert_eq!(cheaper(&[(2.0, 2.2)]), (None, true));
     }
 }

@@ -5,7 +5,7 @@
 //! - [`client`]: a request and its answer · `tls`: the certificates that it trusts.
 //! - [`status`], [`top`] (`readings`, `top_screen`: its figures and its text), [`why`], [`plugin`], [`model`], [`sequence`], [`config`], [`drain`]: the
 //!   commands · `component`: the transfer of a plug-in's file.
-//! - `advice`: advice about refusals.
+//! - `advice`: advice about refusals · `one_sequence`: the arguments that name a sequence.
 
 mod advice;
 pub(super) mod client;
@@ -13,6 +13,7 @@ pub(super) mod component;
 pub(super) mod config;
 pub(super) mod drain;
 pub(super) mod model;
+pub(super) mod one_sequence;
 pub(super) mod plugin;
 mod readings;
 pub(super) mod sequence;

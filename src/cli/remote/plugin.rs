@@ -10,7 +10,7 @@ use super::client::{Client, RequestPayload, segment};
 use super::{args, component, print, text, wants_json};
 use crate::cli::{CommandFn, Failed, stdout};
 use crate::config::units::{Span, human};
-use crate::scheduling::report::{Attached, BindingState, Summary};
+use crate::scheduling::report::{Attached, BindingState, Summary, fault_text};
 use crate::text::numbers::{pair, rate};
 use crate::text::table;
 use sequor_wasm::journal::LogLine;
@@ -104,7 +104,7 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
             );
             if let Some(fault) = &attached.last_fault {
                 let at = humantime::format_rfc3339_seconds(fault.at);
-                out += &format!("  last fault at {at}: {} {}\n", fault.kind, fault.what);
+                out += &format!("  last fault at {at}: {}\n", fault_text(&fault.kind, &fault.what));
             }
         }
         out + &format!("sha256 {}\n", plugin.sha256)
@@ -137,7 +137,7 @@ fn row(plugin: &Summary, attached: Option<&Attached>) -> [String; 11] {
     let last = match attached {
         None => ["-", "loaded", "0", "-", "0", "-", ""].map(str::to_owned),
         Some(a) => [
-            format!("{}{}", a.model, if a.state == BindingState::Shadow { " (shadow)" } else { "" }),
+            place(plugin, a),
             match a.state {
                 BindingState::Active => "active",
                 BindingState::Shadow => "shadow",
@@ -157,6 +157,13 @@ fn row(plugin: &Summary, attached: Option<&Attached>) -> [String; 11] {
     [name, version, sha, world, at, state, calls, times, fallbacks, memory, origin]
 }
 
+/// The model, with its version if the plug-in is attached to several versions of it.
+fn place(plugin: &Summary, attached: &Attached) -> String {
+    let Attached { model, version, .. } = attached;
+    let versions = plugin.attached.iter().filter(|other| other.model == *model).count();
+    if versions > 1 { format!("{model}/{version}") } else { model.clone() }
+}
+
 fn origin(attached: &Attached) -> String {
     let mut text = if attached.from_file { "file" } else { "runtime (not in sequor.toml)" }.to_owned();
     if let Some((differing, all)) = attached.differs.filter(|(_, all)| *all > 0) {
@@ -166,10 +173,11 @@ fn origin(attached: &Attached) -> String {
         // The strikes of a plug-in that was parked by hand, or long ago, are gone.
         match (attached.strikes, &attached.last_fault) {
             (0, None) => {}
-            (0, Some(f)) => text += &format!("; {} {}", f.kind, f.what),
+            (0, Some(f)) => text += &format!("; {}", fault_text(&f.kind, &f.what)),
             (n, fault) => {
                 let s = s(u64::from(n));
-                let what = fault.as_ref().map(|f| format!(": {} {}", f.kind, f.what)).unwrap_or_default();
+                let what =
+                    fault.as_ref().map(|f| format!(", last: {}", fault_text(&f.kind, &f.what))).unwrap_or_default();
                 text += &format!("; {n} strike{s}{what}");
             }
         }
@@ -380,6 +388,23 @@ fn print_line(line: &LogLine, as_json: bool) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_of_plugins_says_each_thing_once() {
+        let at = |model: &str, version: u64, state: &str| {
+            json!({
+                "model": model, "version": version, "state": state, "from_file": true, "calls": 0, "calls_per_second": 0.0,
+                "p50_us": 0.0, "p99_us": 0.0, "fallbacks": 0, "stale": 0, "strikes": if state == "parked" { 3 } else { 0 },
+                "last_fault": { "kind": "time", "what": "time limit 1ms in plan", "at": "2026-01-02T03:04:05Z" },
+                "differs": null, "memory": 1 << 20, "memory_limit": 16 << 20
+            })
+        };
+        let attached = [at("vad", 1, "active"), at("vad", 2, "parked"), at("asr", 1, "shadow")];
+        let plugin = json!({
+            "name": "fair", "version": "0.1.0", "sha256": "0061736d31", "world": "scheduler", "attached": attached
+        });
+        insta::assert_snapshot!(rows(&[serde_json::from_value(plugin).unwrap()]));
+    }
 
     #[test]
     fn config_entries_are_merged_into_one_table() {

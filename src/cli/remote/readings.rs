@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::scheduling::report::fault_text;
+
 /// A share of the time below which a phase is left out.
 const LEAST_SHARE: f64 = 0.005;
 
@@ -273,7 +275,7 @@ fn troubles(before: &StatusReading, plugin: &PluginReading, per_second: PerSecon
         let fallbacks_per_second = per_second.of(earlier.fallbacks, at.fallbacks);
         let is_well =
             matches!(at.state.as_str(), "active" | "shadow") && at.strikes == 0 && fallbacks_per_second == 0.0;
-        let fault = at.last_fault.as_ref().map(|FaultReading { kind, what }| format!("{kind} {what}"));
+        let fault = at.last_fault.as_ref().map(|FaultReading { kind, what }| fault_text(kind, what));
         (!is_well).then(|| PluginTrouble {
             plugin: plugin.name.clone(),
             model: at.model.clone(),
@@ -367,7 +369,7 @@ pub(super) mod tests {
             calls_per_second: 90.0,
             fallbacks_per_second: 0.0,
             strikes: 3,
-            last_fault: Some("trap index 83".to_owned()),
+            last_fault: Some("trap: index 83".to_owned()),
         };
         assert_eq!(activity.plugins, [trouble]);
     }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::client::{Client, RequestPayload, segment};
-use super::{args, print, text};
+use super::{args, one_sequence, print, text};
 use crate::cli::Failed;
 use crate::config::units::{Span, human};
 use crate::state::Capture;
@@ -44,7 +44,7 @@ pub(in crate::cli) fn command() -> Command {
 fn list_command() -> Command {
     Command::new("list")
         .about("Sequences that live, or that have ended and are remembered")
-        .arg(model().required(false).help("The model; all models with such sequences if none is named"))
+        .arg(Arg::new("of").value_name("MODEL").help("The model; all models with such sequences if none is named"))
         .arg(option("model", "MODEL", "The same as MODEL").conflicts_with("of"))
         .arg(option("sort", "BY", "The largest first").value_parser(["age", "idle", "step", "queued", "bytes"]))
         .arg(option("limit", "N", "How many are printed").value_parser(value_parser!(u32)).default_value("20"))
@@ -77,15 +77,9 @@ fn capture_command() -> Command {
         )
 }
 
-fn model() -> Arg {
-    Arg::new("of").value_name("MODEL").required(true).help("The model")
-}
-
 /// Builds a command for one sequence, which its arguments name.
 fn of_one(name: &'static str, about: &'static str) -> Command {
-    let id = Arg::new("id").value_name("ID").required(true).help("The sequence");
-    let is_text = flag("text", "ID is a text, even if it reads as a number");
-    Command::new(name).about(about).args([model(), id, is_text]).args(args())
+    Command::new(name).about(about).args(one_sequence::args()).args(args())
 }
 
 fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
@@ -121,6 +115,13 @@ struct Sequences {
     all: usize,
     in_slots: usize,
     in_backlog: usize,
+}
+
+impl Sequences {
+    /// The line that explains hashes, if some id is shown as one.
+    fn note_of_hashes(&self) -> &'static str {
+        if self.sequences.iter().any(|row| row.id.is_none() && row.id_hash.is_some()) { OF_HASHES } else { "" }
+    }
 }
 
 #[derive(Deserialize)]
@@ -163,6 +164,9 @@ struct Ended {
     ago_seconds: f64,
 }
 
+/// The line below a table with hashes.
+pub(super) const OF_HASHES: &str = "#... is the hash of a text id, hidden by [admin] peek = false: sequor sequence show MODEL ID prints the hash of an id\n";
+
 /// Formats an id: `7`, `"call-77"`, or `#9f…` with the hash of a hidden text.
 fn id(row: &ListedSequence) -> String {
     row.id.as_ref().map(Value::to_string).or(row.id_hash.as_ref().map(|hash| format!("#{hash}"))).unwrap_or_default()
@@ -202,7 +206,9 @@ fn list(matches: &ArgMatches) -> Result<(), Failed> {
         _ => lives,
     };
     match listed_model(matches) {
-        Some(model) => print(matches, &client.get(&list_path(matches, model))?, |all: Sequences| show(&all)),
+        Some(model) => {
+            print(matches, &client.get(&list_path(matches, model))?, |all: Sequences| show(&all) + all.note_of_hashes())
+        }
         None => list_all(matches, &client, show),
     }
 }
@@ -218,7 +224,8 @@ fn list_all(matches: &ArgMatches, client: &Client, show: fn(&Sequences) -> Strin
     print(matches, &Value::Object(by_model), |by_model: BTreeMap<String, Sequences>| {
         let some = by_model.iter().filter(|(_, all)| all.all > 0);
         let texts: Vec<String> = some.map(|(model, all)| format!("{model}\n{}", show(all))).collect();
-        if texts.is_empty() { "no model has such sequences\n".to_owned() } else { texts.join("\n") }
+        let note = by_model.values().map(Sequences::note_of_hashes).find(|note| !note.is_empty()).unwrap_or_default();
+        if texts.is_empty() { "no model has such sequences\n".to_owned() } else { texts.join("\n") + note }
     })
 }
 
@@ -278,7 +285,8 @@ fn why(Ended { reason, plugin, world, .. }: &Ended) -> String {
 }
 
 fn path(matches: &ArgMatches, more: &str) -> String {
-    let (model, id) = (segment(text(matches, "of")), segment(text(matches, "id")));
+    let (model, id) = one_sequence::of(matches);
+    let (model, id) = (segment(model), segment(id));
     format!("/admin/models/{model}/sequences/{id}{more}?text={}", matches.get_flag("text"))
 }
 
@@ -302,7 +310,7 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
 fn end(matches: &ArgMatches) -> Result<(), Failed> {
     let reason = matches.get_one::<String>("reason").map(|why| format!("&reason={}", segment(why)));
     let answer = Client::from_matches(matches)?.delete(&(path(matches, "") + &reason.unwrap_or_default()))?;
-    print(matches, &answer, |_: Value| format!("{} is dropped\n", text(matches, "id")))
+    print(matches, &answer, |_: Value| format!("{} is dropped\n", one_sequence::of(matches).1))
 }
 
 fn export(matches: &ArgMatches) -> Result<(), Failed> {
@@ -318,14 +326,14 @@ fn import(matches: &ArgMatches) -> Result<(), Failed> {
     let file = matches.get_one::<PathBuf>("from").cloned().unwrap_or_default();
     let state = fs_err::read(&file).map_err(|e| Failed::Failed(e.to_string()))?;
     let answer = Client::from_matches(matches)?.put(&path(matches, "/state"), RequestPayload::Bytes(state))?;
-    print(matches, &answer, |_: Value| format!("{} goes on from {}\n", text(matches, "id"), file.display()))
+    print(matches, &answer, |_: Value| format!("{} goes on from {}\n", one_sequence::of(matches).1, file.display()))
 }
 
 fn fork(matches: &ArgMatches) -> Result<(), Failed> {
     let to = text(matches, "as");
     let path = path(matches, "/fork") + &format!("&as={}", segment(to));
     let answer = Client::from_matches(matches)?.post(&path, RequestPayload::Nothing)?;
-    print(matches, &answer, |_: Value| format!("{to} goes on from a copy of {}\n", text(matches, "id")))
+    print(matches, &answer, |_: Value| format!("{to} goes on from a copy of {}\n", one_sequence::of(matches).1))
 }
 
 fn capture(matches: &ArgMatches) -> Result<(), Failed> {

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::client::Client;
 use super::model::{VersionRow, versions_table};
+use super::sequence::OF_HASHES;
 use super::{args, print};
 use crate::cli::Failed;
 use crate::config::units::human;
@@ -119,6 +120,10 @@ impl ServerStatus {
             let refused = refused.as_ref().map_or_else(String::new, |why| format!("   refused: {why}"));
             let _ = writeln!(out, "{at}  {what} {on} by {by}{refused}");
         }
+        let has_hash = |change: &ChangeRow| change.what.starts_with("sequence ") && change.on.contains(" #");
+        if self.changes.iter().take(CHANGES).any(has_hash) {
+            out += OF_HASHES;
+        }
         out
     }
 }
@@ -176,6 +181,8 @@ mod tests {
         ] {
             assert!(rendered_newer.contains(part), "{part:?} is not in {rendered_newer}");
         }
+        let hashed = json!({ "changes": [{ "what": "sequence drop", "on": "encoder #00ff" }] });
+        assert!(rendered(&hashed).ends_with(OF_HASHES) && !rendered_newer.contains(OF_HASHES));
         let same = json!({ "server": { "version": env!("CARGO_PKG_VERSION") } });
         assert!(!rendered(&same).contains("this command"));
         rendered(&json!({}));

@@ -3,12 +3,13 @@
 
 use std::fmt::Write as _;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::client::{Client, segment};
-use super::{advice, args, print, text};
+use super::sequence::OF_HASHES;
+use super::{advice, args, one_sequence, print};
 use crate::cli::Failed;
 use crate::config::units::human;
 use crate::text::numbers::span;
@@ -20,10 +21,6 @@ const ASK_THERE: &str = "ask that server for its steps";
 const MATES: usize = 3;
 
 pub(in crate::cli) fn command() -> Command {
-    let argument = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).value_name(value).required(true).help(help)
-    };
-    let is_text = Arg::new("text").long("text").action(ArgAction::SetTrue);
     Command::new("why")
         .about("Explain one sequence: where it is, its last steps, why it ended, and which setting would have kept it")
         .after_help(
@@ -31,13 +28,12 @@ pub(in crate::cli) fn command() -> Command {
              The server keeps the last 8 steps of each live sequence, and of the last 1024 that ended. It keeps the last 256 refused \
              requests of a model. A restart forgets them.",
         )
-        .args([argument("of", "MODEL", "The model"), argument("id", "ID", "The sequence")])
-        .arg(is_text.help("ID is a text, even if it reads as a number"))
+        .args(one_sequence::args())
         .args(args())
 }
 
 pub(in crate::cli) fn run(matches: &ArgMatches) -> Result<(), Failed> {
-    let (model, id) = (text(matches, "of"), text(matches, "id"));
+    let (model, id) = one_sequence::of(matches);
     let path =
         format!("/admin/models/{}/sequences/{}/why?text={}", segment(model), segment(id), matches.get_flag("text"));
     let answer = Client::from_matches(matches)?.get(&path).map_err(advice::served)?;
@@ -60,7 +56,18 @@ struct Explained {
     scheduler: Option<String>,
     steps: Vec<ExplainedStep>,
     refused: Vec<ExplainedRefusal>,
+    members: Vec<ExplainedMember>,
     remedy: Option<ExplainedRemedy>,
+}
+
+/// The same sequence in a member of an ensemble.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ExplainedMember {
+    model: String,
+    place: String,
+    sequence: ExplainedSequence,
+    refused: Vec<ExplainedRefusal>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -84,6 +91,7 @@ struct ExplainedLive {
     state_bytes: u64,
     ending: bool,
     age_seconds: f64,
+    waited_seconds: Option<f64>,
     idle_seconds: f64,
     left_seconds: Option<f64>,
 }
@@ -94,6 +102,7 @@ struct ExplainedEnd {
     reason: String,
     plugin: Option<String>,
     world: Option<String>,
+    member: Option<String>,
     idle_seconds: Option<f64>,
     ago_seconds: f64,
 }
@@ -125,6 +134,7 @@ struct ExplainedStep {
 struct ExplainedRefusal {
     ago_seconds: f64,
     reason: String,
+    member: Option<String>,
     text: Option<String>,
     hidden: bool,
 }
@@ -146,7 +156,7 @@ struct ExplainedSetting {
 
 impl Explained {
     fn render(&self, id: &str) -> String {
-        let mut out = format!("{} {id}: {}\n", self.model, self.place());
+        let mut out = format!("{} {id}: {}\n", self.model, self.sequence.place(&self.place, self.ahead));
         for line in self.facts() {
             let _ = writeln!(out, "  {line}");
         }
@@ -154,44 +164,23 @@ impl Explained {
             let heads = ["STEP", "ANSWERED", "WAITED", "RAN", "BATCH", "CHOSEN BY", "WITH"];
             let rows: Vec<_> = self.steps.iter().map(|step| self.step(step)).collect();
             let _ = write!(out, "\n{}", table(&heads, &rows));
+            let has_hash = |id: &Value| id.as_str().is_some_and(|id| id.starts_with('#'));
+            if self.steps.iter().any(|step| step.mates.iter().take(MATES).any(has_hash)) {
+                out += OF_HASHES;
+            }
         }
         if !self.refused.is_empty() {
             let rows: Vec<_> = self.refused.iter().map(refusal).collect();
             let _ = write!(out, "\n{}", table(&["REFUSED", "REASON", "WHAT THE CLIENT GOT"], &rows));
         }
+        if !self.members.is_empty() {
+            let rows: Vec<_> = self.members.iter().map(ExplainedMember::row).collect();
+            let _ = write!(out, "\n{}", table(&["MEMBER", "LAST STEP", "STATE", "LAST REFUSAL"], &rows));
+        }
         if let Some(remedy) = &self.remedy {
             let _ = write!(out, "\n{}", remedy.render());
         }
         out
-    }
-
-    /// Where the sequence is.
-    fn place(&self) -> String {
-        let ExplainedSequence { live, ended, kept, .. } = &self.sequence;
-        match (live, ended, kept) {
-            (Some(live), ..) if self.place == "waiting" => {
-                let ahead = self.ahead.map(|ahead| format!(", sequences ahead: {ahead}")).unwrap_or_default();
-                format!("has waited for a slot for {}{ahead}", span(live.age_seconds))
-            }
-            (Some(live), ..) => format!("live, {}{}", self.stage(), slot_of(live)),
-            _ if self.sequence.node.is_some() => {
-                format!("on server {}", self.sequence.node.as_deref().unwrap_or_default())
-            }
-            (_, Some(ended), _) => format!("ended {} ago: {}", span(ended.ago_seconds), because(ended)),
-            (_, _, Some(kept)) => format!("{}, waits for its next step", kept.place()),
-            _ => "unknown".to_owned(),
-        }
-    }
-
-    fn stage(&self) -> &str {
-        match self.sequence.state.as_str() {
-            "preparing" => "a request is being prepared",
-            "ready" => "a request waits for a batch",
-            "running" => "a step runs",
-            "sealing" => "its state is being written",
-            "posting" => "an answer is being finished",
-            state => state,
-        }
     }
 
     /// The lines below the first.
@@ -254,6 +243,48 @@ impl Explained {
     }
 }
 
+impl ExplainedSequence {
+    /// Where the sequence is.
+    fn place(&self, place: &str, ahead: Option<usize>) -> String {
+        let ExplainedSequence { live, ended, kept, .. } = self;
+        match (live, ended, kept) {
+            (Some(live), ..) if place == "waiting" => {
+                let ahead = ahead.map(|ahead| format!(", sequences ahead: {ahead}")).unwrap_or_default();
+                format!("has waited for a slot for {}{ahead}", span(live.waited_seconds.unwrap_or(live.age_seconds)))
+            }
+            (Some(live), ..) => format!("live, {}{}", self.stage(), slot_of(live)),
+            _ if self.node.is_some() => format!("on server {}", self.node.as_deref().unwrap_or_default()),
+            (_, Some(ended), _) => format!("ended {} ago: {}", span(ended.ago_seconds), because(ended)),
+            (_, _, Some(kept)) => format!("{}, waits for its next step", kept.place()),
+            _ => "unknown".to_owned(),
+        }
+    }
+
+    fn stage(&self) -> &str {
+        match self.state.as_str() {
+            "preparing" => "a request is being prepared",
+            "ready" => "a request waits for a batch",
+            "running" => "a step runs",
+            "sealing" => "its state is being written",
+            "posting" => "an answer is being finished",
+            state => state,
+        }
+    }
+}
+
+impl ExplainedMember {
+    fn row(&self) -> [String; 4] {
+        let ExplainedMember { model, place, sequence, refused } = self;
+        let last = refused.first().map(|of| match &of.text {
+            Some(text) => format!("{} ago, {}: {text}", span(of.ago_seconds), of.reason),
+            None => format!("{} ago, {}", span(of.ago_seconds), of.reason),
+        });
+        let step = if sequence.step == 0 { "-".to_owned() } else { sequence.step.to_string() };
+        let state = if place == "unknown" { "no sequence of this id".to_owned() } else { sequence.place(place, None) };
+        [model.clone(), step, state, last.unwrap_or_else(|| "-".to_owned())]
+    }
+}
+
 impl ExplainedRemedy {
     fn render(&self) -> String {
         let settings = self.settings.iter().map(|ExplainedSetting { key, file }| format!("  {key}   in {file}\n"));
@@ -282,9 +313,10 @@ fn slot_of(ExplainedLive { instance, slot, version, .. }: &ExplainedLive) -> Str
     }
 }
 
-fn because(ExplainedEnd { reason, plugin, world, .. }: &ExplainedEnd) -> String {
-    match (world, plugin) {
-        (Some(world), Some(plugin)) => format!("{reason}, by {world} {plugin}"),
+fn because(ExplainedEnd { reason, plugin, world, member, .. }: &ExplainedEnd) -> String {
+    match (world, plugin, member) {
+        (Some(world), Some(plugin), _) => format!("{reason}, by {world} {plugin}"),
+        (.., Some(member)) => format!("{reason}, by member {member}"),
         _ => reason.clone(),
     }
 }
@@ -308,9 +340,13 @@ fn shown(id: &Value) -> String {
     }
 }
 
-fn refusal(ExplainedRefusal { ago_seconds, reason, text, hidden }: &ExplainedRefusal) -> [String; 3] {
+fn refusal(ExplainedRefusal { ago_seconds, reason, member, text, hidden }: &ExplainedRefusal) -> [String; 3] {
     let absent = if *hidden { "hidden: [admin] peek = false" } else { "-" };
-    [format!("{} ago", span(*ago_seconds)), reason.clone(), text.clone().unwrap_or_else(|| absent.to_owned())]
+    let reason = match member {
+        Some(member) => format!("{reason}, in member {member}"),
+        None => reason.clone(),
+    };
+    [format!("{} ago", span(*ago_seconds)), reason, text.clone().unwrap_or_else(|| absent.to_owned())]
 }
 
 #[cfg(test)]
@@ -365,6 +401,31 @@ mod tests {
         })));
         let by = json!({ "sequence": { "ended": { "reason": "plugin_rejected", "plugin": "redact", "world": "processor" } } });
         assert!(rendered(&by).contains("ended 0 us ago: plugin_rejected, by processor redact\n"), "{}", rendered(&by));
+    }
+
+    #[test]
+    fn a_sequence_of_an_ensemble_names_the_member_that_ended_it() {
+        let ended = |reason: &str| json!({ "reason": reason, "ago_seconds": 3.0 });
+        let mut end = ended("member_failed");
+        end["member"] = json!("second");
+        let live = json!({ "version": 1, "instance": 0, "slot": 2 });
+        insta::assert_snapshot!(rendered(&json!({
+            "model": "both", "place": "ended", "policy": "ensemble",
+            "sequence": { "id": 7, "state": "ended", "step": 0, "ended": end },
+            "refused": [{ "ago_seconds": 3.0, "reason": "plugin_failed", "member": "second", "hidden": true }],
+            "members": [
+                {
+                    "model": "first", "place": "ended", "refused": [],
+                    "sequence": { "id": 7, "state": "ended", "step": 4, "ended": ended("member_failed") }
+                },
+                {
+                    "model": "second", "place": "ended",
+                    "refused": [{ "ago_seconds": 3.0, "reason": "plugin_failed", "text": "plug-in x failed" }],
+                    "sequence": { "id": 7, "state": "ended", "step": 3, "ended": ended("member_failed") }
+                },
+                { "model": "third", "place": "live", "refused": [], "sequence": { "state": "idle", "step": 1, "live": live } }
+            ]
+        })));
     }
 
     #[test]

@@ -54,8 +54,8 @@ async fn commands_load_attach_replace_park_and_unload_a_plugin() {
     assert_eq!(message, "fair-share 0.1.0 (0061736) watches vad now\n");
     let list = rig.output_of(&["plugin", "list"]).await;
     let want = "\
-NAME        VERSION  SHA256   WORLD      ATTACHED      STATE   CALLS/S  p50/p99   FALLBACKS  MEMORY          ORIGIN
-fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us  2          1 MiB / 16 MiB  runtime (not in sequor.toml); differs in 4.1 % of rounds
+NAME        VERSION  SHA256   WORLD      ATTACHED  STATE   CALLS/S  p50/p99   FALLBACKS  MEMORY          ORIGIN
+fair-share  0.1.0    0061736  scheduler  vad       shadow  410      3 / 5 us  2          1 MiB / 16 MiB  runtime (not in sequor.toml); differs in 4.1 % of rounds
 ";
     assert_eq!(list, want);
     let more = ["--save", "--set", "burst=4", "--set", "weights.gold=2", "--time", "1ms"];
@@ -73,7 +73,7 @@ fair-share  0.1.0    0061736  scheduler  vad (shadow)  shadow  410      3 / 5 us
     rig.output_of(&["plugin", "unpark", "fair-share"]).await;
     rig.fake.strike("fair-share");
     let shown = rig.output_of(&["plugin", "show", "fair-share"]).await;
-    assert!(shown.contains("PARKED") && shown.contains("; 3 strikes: trap index 83, lib.rs:71\n"), "{shown}");
+    assert!(shown.contains("PARKED") && shown.contains("; 3 strikes, last: trap: index 83, lib.rs:71\n"), "{shown}");
     assert!(shown.contains("vad 1: 12100 calls, 1 pick came too late, 3 strikes\n"), "{shown}");
     assert!(shown.ends_with("sha256 0061736d31\n"), "{shown}");
     rig.output_of(&["plugin", "detach", "fair-share", "--model", "vad"]).await;

@@ -209,7 +209,7 @@ async fn the_status_page_shows_plugins_and_escapes_markup() {
     assert_eq!(status, 200);
     assert!(page.starts_with("<!doctype html>") && !page.contains("<script"), "{page}");
     assert!(page.contains("here &amp; &lt;now&gt;") && !page.contains("<now>"), "{page}");
-    assert!(page.contains("! fair: parked on vad after 3 strikes, last: trap index 83, lib.rs:71"), "{page}");
+    assert!(page.contains("! fair: parked on vad after 3 strikes, last: trap: index 83, lib.rs:71"), "{page}");
     assert!(page.contains("<td>plugin attach</td><td>fair</td>"), "{page}");
     assert!(
         page.contains("<td class=\"n\">") && !page.contains("  "),

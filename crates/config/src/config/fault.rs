@@ -23,7 +23,7 @@ pub mod code {
         /// A value is not allowed for its field.
         VALUE = sequor_files::fault::code::VALUE, "The message names the field and what it takes.";
         /// A file is absent or cannot be read.
-        FILE = "E-FILE", "Check the path and the permissions of the user that runs Sequor.";
+        FILE = "E-FILE", "Check the path and the permissions of the user that runs Sequor. If the model's file has another name than `model.onnx`, set `default_model_filename` in `config.pbtxt`.";
         /// The field or feature is understood but not served.
         NOT_SERVED = "E-NOT-SERVED", "Take the field out, or serve the model without the feature.";
         /// `name` differs from the name of the model's directory, or two repositories have a model of this name.
@@ -59,7 +59,7 @@ pub mod code {
         /// `constant` of `[input.NAME]` does not fit the input.
         CONSTANT = "E-CONSTANT", "Use the type and shape of the model's input.";
         /// The model has another number of inputs than the configuration.
-        COUNT = "E-COUNT", "List every input. A tensor may be a client's input, a control, a state or a constant.";
+        COUNT = "E-COUNT", "List every input. A tensor may be a client's input, a control, a state or a constant. The mask or the lengths of rows of different length are named by `pad` of `[state.X]`, or by `mask` or `lengths` of `[input.X]`.";
         /// The configuration names an input that the model does not have.
         NO_INPUT = "E-NO-INPUT", "Correct the name. The message offers a close one.";
         /// The configuration names an output that the model does not have.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use sequor_wasm::call_error::{CallError, CallFault};
+use sequor_wasm::instances::ReplacedGuests;
 use sequor_wasm::journal::Journal;
 use sequor_wasm::room::RoomPurpose;
 use sequor_wasm::services::Services;
@@ -122,6 +123,11 @@ impl Initializer {
         let site = Arc::new(InitializerSite { facts: facts.clone(), ports, options, services, metrics, guests });
         let current = ArcSwap::from_pointee(InitializerVersion::start(&component, &site, purpose)?);
         Ok(Initializer { name, kept, site, journal, current, health, retired: AtomicBool::new(false) })
+    }
+
+    /// Guests that did not stay after a call.
+    pub fn replaced(&self) -> ReplacedGuests {
+        self.current.load().replaced()
     }
 
     /// Asks for the first state of the sequence of a START.

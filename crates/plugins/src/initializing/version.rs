@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use sequor_wasm::call_error::{CallError, CallFault};
-use sequor_wasm::instances::GuestPool;
+use sequor_wasm::instances::{GuestPool, ReplacedGuests};
 use sequor_wasm::limits::{Limits, is_full};
 use sequor_wasm::room::{RoomPurpose, RoomTicket};
 use sequor_wasm::services::Services;
@@ -109,6 +109,11 @@ impl InitializerVersion {
             self.memory.store(warm.guest.memory_used(), Ordering::Relaxed);
             answer
         })
+    }
+
+    /// Guests that did not stay after a call.
+    pub(super) fn replaced(&self) -> ReplacedGuests {
+        self.guests.replaced()
     }
 
     pub(super) fn release_unused(&self) {

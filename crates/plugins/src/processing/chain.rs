@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sequor_wasm::call_error::CallFault;
+use sequor_wasm::instances::ReplacedGuests;
 use sequor_wasm::suspension::at_once;
 
 use super::calls::CallFacts;
@@ -107,6 +108,15 @@ impl Chain {
     /// Maximum bytes of scratch per sequence.
     pub fn scratch_bytes(&self) -> u64 {
         self.links.iter().map(|link| link.scratch_bytes()).sum()
+    }
+
+    /// Guests of all processors that did not stay after a call.
+    pub fn replaced(&self) -> ReplacedGuests {
+        let all = self.links.iter().map(|link| link.current.load().replaced());
+        all.fold(ReplacedGuests::default(), |sum, of| ReplacedGuests {
+            spent: sum.spent + of.spent,
+            failed: sum.failed + of.failed,
+        })
     }
 
     /// Names of the processors, in order.

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use sequor_wasm::call_error::{CallError, CallFault};
+use sequor_wasm::instances::ReplacedGuests;
 use tokio::sync::oneshot;
 
 use crate::sync::Mutex;
@@ -32,6 +33,7 @@ struct QueueState<G> {
     /// Number of guests that are free, in use or about to start.
     live: usize,
     waiting: VecDeque<oneshot::Sender<TurnGrant<G>>>,
+    replaced: ReplacedGuests,
 }
 
 /// What a waiting request is handed in its turn.
@@ -68,7 +70,8 @@ impl<G> GuestQueue<G> {
         start: impl Fn() -> Result<G, CallError> + Send + Sync + 'static,
         is_spent: fn(&mut G) -> bool,
     ) -> GuestQueue<G> {
-        let state = Mutex::new(QueueState { free: Vec::new(), unused: 0, live: 0, waiting: VecDeque::new() });
+        let (free, waiting, replaced) = (Vec::new(), VecDeque::new(), ReplacedGuests::default());
+        let state = Mutex::new(QueueState { free, unused: 0, live: 0, waiting, replaced });
         GuestQueue { start: Box::new(start), is_spent, size: size.max(1), state }
     }
 
@@ -89,6 +92,11 @@ impl<G> GuestQueue<G> {
                 },
             }
         }
+    }
+
+    /// Guests that did not stay after a call.
+    pub(super) fn replaced(&self) -> ReplacedGuests {
+        self.state.lock().replaced
     }
 
     /// Adds a guest that has started before any request arrives.
@@ -246,10 +254,16 @@ impl<G> GuestTurn<'_, G> {
         let GuestTurn { mut guest, mut place } = self;
         if (place.queue.is_spent)(&mut guest) {
             drop(guest);
+            place.queue.state.lock().replaced.spent += 1;
         } else {
             place.back = Some(guest);
         }
         drop(place);
+    }
+
+    /// Ends the guest after a call that failed.
+    pub(super) fn end_failed(self) {
+        self.place.queue.state.lock().replaced.failed += 1;
     }
 }
 
@@ -430,5 +444,10 @@ mod tests {
         let (n, turn) = number(poll(pin!(queue.turn())));
         turn.give_back();
         assert_eq!(n, 100);
+        assert_eq!(queue.replaced(), ReplacedGuests { spent: 1, failed: 0 });
+        number(poll(pin!(queue.turn()))).1.end_failed();
+        let (n, turn) = number(poll(pin!(queue.turn())));
+        turn.give_back();
+        assert_eq!((n, queue.replaced()), (101, ReplacedGuests { spent: 1, failed: 1 }));
     }
 }

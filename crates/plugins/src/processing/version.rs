@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use sequor_wasm::call_error::{CallError, CallFault};
+use sequor_wasm::instances::ReplacedGuests;
 use sequor_wasm::limits::is_full;
 use sequor_wasm::room::{RoomPurpose, RoomTicket};
 use sequor_wasm::services::Services;
@@ -64,9 +65,7 @@ impl CalledGuest<'_> {
     /// Gives the guest back after a call. A guest whose call failed is not used again.
     pub(super) fn give_back(mut self, failed: bool) {
         self.version.memory.store(self.guest().memory_used(), Ordering::Relaxed);
-        if !failed {
-            self.turn.give_back();
-        }
+        if failed { self.turn.end_failed() } else { self.turn.give_back() }
     }
 }
 
@@ -144,6 +143,11 @@ impl LinkVersion {
     /// Gets a guest for one call. Waits for its turn if all guests are in use.
     pub(super) async fn guest(&self) -> Result<CalledGuest<'_>, CallError> {
         Ok(CalledGuest { turn: self.guests.turn().await?, version: self })
+    }
+
+    /// Guests that did not stay after a call.
+    pub(super) fn replaced(&self) -> ReplacedGuests {
+        self.guests.replaced()
     }
 
     pub(super) fn release_unused(&self) {

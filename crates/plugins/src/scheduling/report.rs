@@ -77,6 +77,12 @@ pub struct LastFault {
     pub at: SystemTime,
 }
 
+/// A fault for people: `trap: index 83, lib.rs:71`. A message that begins with the kind is left as it is: `time limit 1ms in plan`.
+pub fn fault_text(kind: &str, what: &str) -> String {
+    let names_it = what.strip_prefix(kind).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
+    if names_it { what.to_owned() } else { format!("{kind}: {what}") }
+}
+
 /// The terms of attaching a plug-in.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Attach {
@@ -133,4 +139,17 @@ pub trait PluginControl: Send + Sync + fmt::Debug {
 
     /// The last lines after `serial`, oldest first.
     fn logs(&self, name: &str, after: u64) -> Result<Vec<LogLine>, PluginError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_a_fault_is_not_said_twice() {
+        assert_eq!(fault_text("trap", "index 83, lib.rs:71"), "trap: index 83, lib.rs:71");
+        assert_eq!(fault_text("time", "time limit 1ms in plan"), "time limit 1ms in plan");
+        assert_eq!(fault_text("trap", "trapped"), "trap: trapped");
+        assert_eq!(fault_text("trap", ""), "trap: ");
+    }
 }

@@ -19,6 +19,7 @@ use crate::author::world::AuthorWorld;
 use crate::author::worlds::InitializerProjects;
 use crate::initializing::InitializerPorts;
 use crate::processing::TensorPort;
+use sequor_wasm::instances::ReplacedGuests;
 use sequor_wasm::manifest;
 
 pub(super) struct InitializerCommands;
@@ -56,7 +57,7 @@ impl WorldCommands for InitializerCommands {
         let running = trial(given, CASE_TIME)?.start(&case).map_err(failed)?;
         let outcomes = outcome::run(&case, &running);
         let outcomes = outcomes.map_err(|what| Failed::Configuration(format!("{}: {what}", path.display())))?;
-        Ok(tested(given.path, path, &outcomes))
+        Ok(tested(given.path, path, &outcomes, running.replaced()))
     }
 
     fn bench(&self, given: GivenComponent<'_>, span: Duration) -> Result<Printed, Failed> {
@@ -128,7 +129,7 @@ fn case(given: GivenComponent<'_>) -> Result<Option<InitializerCase>, Failed> {
     placed::case_path(given).map(|path| InitializerCase::read(&path).map_err(failed)).transpose()
 }
 
-fn tested(component: &Path, path: &Path, outcomes: &[StartOutcome]) -> Tested {
+fn tested(component: &Path, path: &Path, outcomes: &[StartOutcome], replaced: ReplacedGuests) -> Tested {
     let is_good = outcomes.iter().all(|of| of.wrong.is_empty());
     let how = if is_good { "ok" } else { "NOT AS EXPECTED" };
     let mut text = format!("{}   {how}\n", path.display());
@@ -141,8 +142,12 @@ fn tested(component: &Path, path: &Path, outcomes: &[StartOutcome]) -> Tested {
         }
         rows.push(json!({ "begins": begins, "steps": steps, "wrong": wrong }));
     }
+    if let Some(what) = placed::replaced_text(replaced) {
+        let _ = writeln!(text, "  {what}");
+    }
     let name = component.file_name().unwrap_or(component.as_os_str()).to_string_lossy();
-    let json = json!({ "component": name, "case": path, "ok": is_good, "starts": rows });
+    let replaced = placed::replaced_json(replaced);
+    let json = json!({ "component": name, "case": path, "ok": is_good, "starts": rows, "replaced": replaced });
     Tested { is_good, printed: Printed { text, json } }
 }
 

@@ -173,11 +173,19 @@ fn tested(component: &Path, path: &Path, outcomes: &[CaseOutcome], wrong: &[Stri
     for CaseOutcome { packet, requests, runs, scratch, .. } in outcomes {
         let _ = writeln!(text, "{packet:>10}  {requests:>9}  {runs:>9}  {:>9}", format!("{scratch} B"));
     }
+    for CaseOutcome { packet, replaced, .. } in outcomes {
+        if let Some(what) = placed::replaced_text(*replaced) {
+            let _ = writeln!(text, "  packets of {packet}: {what}");
+        }
+    }
     for what in wrong {
         let _ = writeln!(text, "  {what}");
     }
     let rows = outcomes.iter().map(|of| {
-        json!({ "packets": of.packet.to_string(), "requests": of.requests, "runs": of.runs, "scratch": of.scratch })
+        json!({
+            "packets": of.packet.to_string(), "requests": of.requests, "runs": of.runs, "scratch": of.scratch,
+            "replaced": placed::replaced_json(of.replaced),
+        })
     });
     let is_good = wrong.is_empty();
     let name = component.file_name().unwrap_or(component.as_os_str()).to_string_lossy();

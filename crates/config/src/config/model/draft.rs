@@ -230,6 +230,11 @@ impl Draft {
         if path.is_dir() { path.join("model.onnx") } else { path }
     }
 
+    /// The key of the configuration that names the graph's file.
+    pub fn file_key(&self) -> &'static str {
+        if stateful::is_stateful(&self.config) { "the parameter onnx_file_name" } else { "default_model_filename" }
+    }
+
     /// Whether the configuration declares states.
     pub fn has_states(&self) -> bool {
         match &self.config.scheduling_choice {

@@ -10,7 +10,7 @@ use super::report::Report;
 use super::sequor_toml::bare;
 use super::settings::RaggedInput;
 use super::signature::{Port, Signature};
-use super::{constant, dtype, fit_ragged, padding, state_padding};
+use super::{constant, dtype, fit_ragged, padding, padding_advice, state_padding};
 use crate::config::fault::{code, did_you_mean};
 
 /// Checks a configuration, which is valid in itself, against its graph.
@@ -56,12 +56,7 @@ fn count(report: &mut Report<'_>, graph: &Signature) {
     for (name, _) in sources.iter().filter(|(_, n)| **n > 1) {
         given_twice(report, name);
     }
-    let missing: Vec<String> = graph
-        .inputs
-        .iter()
-        .filter(|p| !sources.contains_key(p.name.as_str()))
-        .map(|p| format!("\"{}\"", p.name))
-        .collect();
+    let missing: Vec<&Port> = graph.inputs.iter().filter(|p| !sources.contains_key(p.name.as_str())).collect();
     // If a name is unknown, its own fault explains the problem better.
     let has_unknown = sources.keys().any(|name| graph.input(name).is_none());
     if expects != graph.inputs.len() || (!missing.is_empty() && !has_unknown) {
@@ -95,18 +90,20 @@ fn given_twice(report: &mut Report<'_>, name: &str) {
 }
 
 /// Adds the fault of a configuration that gives other inputs than the graph has. `missing` are those that it does not give.
-fn wrong_count(report: &mut Report<'_>, graph: &Signature, expects: usize, missing: &[String]) {
+fn wrong_count(report: &mut Report<'_>, graph: &Signature, expects: usize, missing: &[&Port]) {
     let (config, provides) = (report.config, graph.inputs.len());
     let mut what = format!(
         "unable to load model '{}', configuration expects {expects} inputs, model provides {provides}",
         config.name
     );
     if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(|port| format!("\"{}\"", port.name)).collect();
         what.push_str(&format!(
             " (not configured: {}; an input that is always the same can be [input.NAME] constant = … in sequor.toml)",
-            missing.join(", ")
+            names.join(", ")
         ));
     }
+    what.extend(missing.iter().filter_map(|port| padding_advice::advice(report, port)));
     let optional = config.input.iter().filter(|input| input.optional).map(|input| input.name.as_str());
     let valueless: Vec<String> = optional
         .filter(|name| graph.inputs.iter().any(|port| port.name == *name))

@@ -12,7 +12,8 @@
 //! - [`fields`]: how each field of config.pbtxt is handled · `tuning`: options for loading the graph · `metric_tags`.
 //! - [`signature`]: a graph's inputs and outputs.
 //! - `names` → `refuse` → `complete` → `normalise` → `validate` → `fit` → `resolve`: the chain, run by [`draft`].
-//! - `padding`, `state_padding`: inputs and states of different lengths in one batch · `state_pairs`: what looks like a state and is none.
+//! - `padding`, `state_padding`: inputs and states of different lengths in one batch · `padding_advice`: offers them · `state_pairs`: what
+//!   looks like a state and is none.
 //! - [`stateful`]: translates configurations of Triton's stateful backend.
 //! - `graphless`: models without a graph, instead of `complete` and `fit`.
 //! - [`place`]: assigns instances to GPUs · `cpu_only`: moves all instances to the CPU · `rates`: the resources that an instance needs for
@@ -37,6 +38,7 @@ mod metric_tags;
 mod names;
 mod normalise;
 mod padding;
+mod padding_advice;
 pub mod place;
 mod rates;
 mod refuse;

@@ -135,6 +135,48 @@ fn an_input_without_a_source_is_reported() {
 }
 
 #[test]
+fn an_input_that_may_be_a_mask_of_rows_of_different_length_is_offered_to_padding() {
+    let config = "max_batch_size: 4 input { name: 'x' data_type: TYPE_FP32 dims: [ -1, 4 ] } \
+                  output { name: 'y' data_type: TYPE_FP32 dims: 4 } sequence_batching { oldest {} \
+                  state { input_name: 'past.k' output_name: 'k' data_type: TYPE_FP32 dims: [ -1, 4 ] } \
+                  state { input_name: 'v' output_name: 'v_out' data_type: TYPE_FP32 dims: [ -1, 4 ] } \
+                  state { input_name: 'h' output_name: 'h_out' data_type: TYPE_FP32 dims: 4 } }";
+    let grows: &[i64] = &[-1, -1, 4];
+    let model = |name: &str, dtype, dims: &[i64]| {
+        graph(
+            &[
+                ("x", FP32, grows),
+                ("past.k", FP32, grows),
+                ("v", FP32, grows),
+                ("h", FP32, &[-1, 4]),
+                (name, dtype, dims),
+            ],
+            &[("y", FP32, &[-1, 4]), ("k", FP32, grows), ("v_out", FP32, grows), ("h_out", FP32, &[-1, 4])],
+        )
+    };
+    let offered = |toml: &str, model: &Signature| {
+        let faults = faults(config, toml, model);
+        assert_eq!(faults.len(), 1, "{faults:#?}");
+        faults[0].split_once("in sequor.toml)").unwrap().1.to_owned()
+    };
+    let mask = model("mask", DataType::Int64, &[-1, -1]);
+    assert_eq!(
+        offered("", &mask),
+        " (if \"mask\" is the mask of rows of different length, set pad = { side = \"left\", mask = \"mask\" } in [state.\"past.k\"] and \
+         [state.v], or ragged = \"pad\" and mask = \"mask\" in [input.x] of sequor.toml)"
+    );
+    assert_eq!(
+        offered("[input.x]\nragged = \"pad\"\n", &model("n", DataType::Int32, &[-1])),
+        " (if \"n\" has the lengths of rows of different length, set pad = { side = \"left\", lengths = \"n\" } in [state.\"past.k\"] and \
+         [state.v] of sequor.toml)"
+    );
+    assert_eq!(offered("", &model("rate", DataType::Int64, &[])), "", "a scalar is neither a mask nor lengths");
+    let fixed = config.replace("[ -1, 4 ]", "[ 3, 4 ]");
+    let faults = faults(&fixed, "", &mask);
+    assert!(faults.iter().all(|fault| !fault.contains("different length")), "{faults:#?}");
+}
+
+#[test]
 fn an_optional_input_without_a_value_in_the_graph_is_named() {
     let config = "max_batch_size: 2 input [ { name: 'x' data_type: TYPE_FP32 dims: 3 }, \
                   { name: 'z' data_type: TYPE_FP32 dims: 2 optional: true } ] output { name: 'y' data_type: TYPE_FP32 dims: 3 }";
@@ -282,6 +324,72 @@ fn an_input_may_be_optional_only_if_the_graph_has_a_value_for_it() {
     assert_eq!(faults(config, "", &with), ["1:53: input \"o\": the model has no such input"]);
     with.optional = graph(&[("o", FP32, &[1])], &[]).inputs;
     assert!(resolve(config, "", &with).unwrap().inputs[1].optional);
+}
+
+/// The faults of an ensemble IN → first → second → OUT with these tensors between its steps, and this output.
+fn of_pipe(first: (&str, &str), second: (&str, &str), output: &str) -> Vec<String> {
+    let step = |model: &str, (reads, writes): (&str, &str)| {
+        format!(
+            "step {{ model_name: '{model}' model_version: -1\ninput_map {{ key: 'I' value: '{reads}' }}\noutput_map {{ key: 'O' value: '{writes}' }} }}\n"
+        )
+    };
+    let config = [
+        "platform: 'ensemble'\ninput { name: 'IN' data_type: TYPE_FP32 dims: 1 }\n".to_owned(),
+        format!("output {{ name: '{output}' data_type: TYPE_FP32 dims: 1 }}\n"),
+        format!("ensemble_scheduling {{\n{}{}}}", step("first", first), step("second", second)),
+    ];
+    faults(&config.concat(), "", &graph(&[], &[]))
+}
+
+#[test]
+fn a_tensor_without_a_writer_or_a_reader_names_its_step_and_the_nearest_name() {
+    let unused = |tensor: &str, why: &str| format!("ensemble tensor '{tensor}' is unused in ensemble 'm' ({why})");
+    let unread = |step: &str, near: &str| {
+        format!("{step} writes it, but no step reads it and it is no output of the ensemble; did you mean \"{near}\"?")
+    };
+    let unwritten = |step: &str, near: &str| {
+        format!(
+            "{step} reads it as its input 'I', but no step writes it and it is no input of the ensemble; did you mean \"{near}\"?"
+        )
+    };
+    let (first, second) = ("step 0 ('first')", "step 1 ('second')");
+    let blocked = |step: &str, by: &str| format!("{step} writes it, but cannot run: {by}");
+    let missing = "no step writes 'smu'; did you mean \"sum\"?";
+    assert_eq!(
+        of_pipe(("IN", "sum"), ("smu", "OUT"), "OUT"),
+        [
+            format!("3:1: output 'OUT' for ensemble 'm' is not written ({})", blocked(second, missing)),
+            format!("7:1: {}", unused("sum", &unread(first, "smu"))),
+            format!("9:1: {}", unused("smu", &unwritten(second, "sum"))),
+        ]
+    );
+    assert_eq!(
+        of_pipe(("IN", "sum"), ("sum", "OUT"), "OUTS"),
+        [
+            "3:1: ensemble output 'OUTS' for ensemble m' is not used (no step writes it; did you mean \"OUT\"?)"
+                .to_owned(),
+            format!("10:1: {}", unused("OUT", &unread(second, "OUTS"))),
+        ]
+    );
+    let missing = "no step writes 'INN'; did you mean \"IN\"?";
+    assert_eq!(
+        of_pipe(("INN", "sum"), ("sum", "OUT"), "OUT"),
+        [
+            "2:1: ensemble input 'IN' for ensemble m' is not used (no step reads it; did you mean \"INN\"?)".to_owned(),
+            format!("3:1: output 'OUT' for ensemble 'm' is not written ({})", blocked(second, missing)),
+            format!("6:1: {}", unused("INN", &unwritten(first, "IN"))),
+            format!("9:1: {}", unused("sum", &blocked(first, missing))),
+        ]
+    );
+    let circle = "it waits for a tensor that needs its own outputs first";
+    assert_eq!(
+        of_pipe(("b", "a"), ("a", "b"), "b"),
+        [
+            "2:1: ensemble input 'IN' for ensemble m' is not used (no step reads it)".to_owned(),
+            format!("3:1: output 'b' for ensemble 'm' is not written ({})", blocked(second, circle)),
+            format!("9:1: {}", unused("a", &blocked(first, circle))),
+        ]
+    );
 }
 
 /// Checks each configuration, one fault a line, and returns the resulting sentences.

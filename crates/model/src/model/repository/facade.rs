@@ -372,6 +372,13 @@ impl Repository {
         Ok(history::history(&*self.model(model)?, id))
     }
 
+    /// The members of an ensemble that have sequences, in the order of its steps. None for another model.
+    pub fn sequence_members(&self, model: &str) -> Result<Vec<String>, Failure> {
+        let load = self.model(model)?.load_for(None);
+        let steps = load.iter().filter_map(|load| load.ensemble.as_ref()).flat_map(|ensemble| &ensemble.plan.steps);
+        Ok(steps.filter(|step| step.is_stateful).map(|step| step.model.clone()).collect())
+    }
+
     /// Ends a live or stored sequence and refuses its queued requests. If it is stored, waits until the store has removed it. Returns false
     /// if no sequence has this id.
     pub fn drop_sequence(&self, model: &str, id: &Id) -> Result<bool, Failure> {

@@ -4,6 +4,7 @@
 //!   while the server runs. `resources`: the resources that all models share.
 //! - `loader`: loads a model; all its changed versions go into service together, once all are ready. `load_attempt`: what one load of a
 //!   model writes to the catalog. `preparer`: makes a load of one version. `placer`: finds devices and graphs for its instances.
+//!   `missing_file`: explains an absent model file.
 //!   `instance_threads`: the threads of all instances.
 //! - `caches`: which loads keep their answers. `rates`: which loads wait for resources before a run.
 //! - `ensembles`: finds the members of an ensemble, and plans the ensemble for them. `ensemble_loads`: loads members first, and checks
@@ -29,6 +30,7 @@ mod lifecycle;
 mod live_options;
 mod load_attempt;
 mod loader;
+mod missing_file;
 mod model_calls;
 mod options;
 mod placed_component;

@@ -26,6 +26,7 @@ use super::caches::cache_of;
 use super::control::RepositorySource;
 use super::ensembles::BoundMembers;
 use super::initializers::initializer_of;
+use super::missing_file;
 use super::placer::Placer;
 use super::rates::rates_of;
 use super::resources::Resources;
@@ -102,7 +103,9 @@ impl VersionPreparer {
         let placements = match draft.backend {
             BackendKind::Plugin => vec![self.placer.without_graph()],
             BackendKind::OnnxRuntime | BackendKind::Ensemble => {
-                self.placer.placements(&draft.file(version), &draft.processors(), &options)?
+                let placements = self.placer.placements(&draft.file(version), &draft.processors(), &options);
+                let folder = draft.directory.join(version.to_string());
+                placements.map_err(|faults| missing_file::explained(faults, &folder, draft.file_key()))?
             }
         };
         let Some(first) = placements.first() else { return Err(vec![LoadError::Runtime("no instances".to_owned())]) };

@@ -197,6 +197,11 @@ fn ended(rig: &EnsembleRig, model: &str, id: u64) -> (EndReason, Option<String>)
     }
 }
 
+/// The member that ended the last sequence of this id.
+fn ender(rig: &EnsembleRig, model: &str, id: u64) -> Option<String> {
+    rig.repository.find_ended(model, &Id::Int(id)).unwrap().unwrap().member
+}
+
 #[test]
 fn a_sequence_goes_through_all_members_in_order_and_ends_in_all() {
     let rig = EnsembleRig::both_ways(64);
@@ -275,6 +280,7 @@ fn a_step_that_fails_in_a_member_ends_only_its_sequence_in_all_members() {
     assert_eq!(member(rig.value("ab", 1, 72, |_| {})), ("b".to_owned(), true, false));
     assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [1; 3], "it is over everywhere");
     assert_eq!(ended(&rig, "ab", 1), (EndReason::Member, Some("b".to_owned())));
+    assert_eq!(ender(&rig, "ab", 1).as_deref(), Some("b"));
     assert_eq!(rig.value("ab", 2, 1, |_| {}).unwrap(), 11);
     // The first member of the other ensemble fails.
     assert_eq!(member(rig.value("ba", 3, 77, |s| s.start = true)), ("b".to_owned(), true, true));
@@ -323,6 +329,13 @@ fn a_sequence_that_one_member_loses_is_over_in_all() {
     assert!(rig.repository.drop_sequence("b", &Id::Int(1)).unwrap());
     assert_eq!(["ab", "a", "b"].map(|model| rig.live(model)), [0; 3]);
     assert_eq!(ended(&rig, "ab", 1).0, EndReason::Admin);
+    assert_eq!(ender(&rig, "ab", 1).as_deref(), Some("b"));
+    assert_eq!(ender(&rig, "a", 1), None, "only the ensemble's own end names a member");
+    assert_eq!(rig.value("ab", 1, 5, |s| s.start = true).unwrap(), 5);
+    assert!(rig.repository.drop_sequence("ab", &Id::Int(1)).unwrap());
+    assert_eq!(ender(&rig, "ab", 1), None, "a later sequence of this id was not ended by a member");
+    let members = |model: &str| rig.repository.sequence_members(model).unwrap();
+    assert_eq!((members("ab"), members("a")), (vec!["a".to_owned(), "b".to_owned()], Vec::new()));
 }
 
 #[test]

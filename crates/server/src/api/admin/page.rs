@@ -207,6 +207,10 @@ fn plugins(out: &mut String, plugins: &[Summary]) {
     table(out, "Plug-ins", columns, rows);
 }
 
+/// The line below a table with hashes of ids.
+const OF_HASHES: &str = "<p>#… is the hash of a text id, hidden by <code>[admin] peek = false</code>. \
+     <code>sequor sequence show MODEL ID</code> prints the hash of an id.</p>";
+
 fn changes(out: &mut String, report: &StatusReport) {
     if report.changes.is_empty() {
         return;
@@ -216,6 +220,9 @@ fn changes(out: &mut String, report: &StatusReport) {
         [&change.at, &change.by, change.what, &change.on, &refused.unwrap_or_default()].map(str::to_owned)
     };
     table(out, "Changes", ["AT", "BY", "WHAT", "ON", ""].map(text), report.changes.iter().map(cells));
+    if report.changes.iter().any(|change| change.what.starts_with("sequence ") && change.on.contains(" #")) {
+        out.push_str(OF_HASHES);
+    }
 }
 
 /// Escapes a name for HTML, because names may contain markup.

@@ -107,7 +107,12 @@ pub(super) struct LiveRow {
     pub(super) state_bytes: u64,
     /// Whether it ends after its queued requests.
     pub(super) ending: bool,
+    /// The time since its last START. Of a sequence that came from the store, from an operator or from a replaced load and had no START since:
+    /// the time since it came.
     pub(super) age_seconds: f64,
+    /// The time that it has waited for a slot, if it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waited_seconds: Option<f64>,
     /// The time since its last request arrived or was answered.
     pub(super) idle_seconds: f64,
     /// The time until it expires or leaves the backlog.
@@ -123,6 +128,9 @@ pub(super) struct EndedRow {
     pub(super) plugin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) world: Option<&'static str>,
+    /// The member that ended it, if it is a sequence of an ensemble.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) member: Option<String>,
     /// Its allowed idle time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) idle_seconds: Option<f64>,
@@ -162,6 +170,7 @@ impl Admin {
             state_bytes: of.state_bytes,
             ending: of.ending,
             age_seconds: of.age.as_secs_f64(),
+            waited_seconds: of.waited.map(|waited| waited.as_secs_f64()),
             idle_seconds: of.quiet.as_secs_f64(),
             left_seconds: of.left.map(|left| left.as_secs_f64()),
         };
@@ -171,7 +180,8 @@ impl Admin {
     fn past(&self, of: &EndedSequence) -> SequenceRow {
         let (plugin, world) = of.by.as_ref().map(|by| (by.plugin.clone(), by.world)).unzip();
         let (idle_seconds, ago_seconds) = (of.idle.map(|idle| idle.as_secs_f64()), of.ago.as_secs_f64());
-        let ended = EndedRow { reason: of.reason, plugin, world, idle_seconds, ago_seconds };
+        let member = of.member.clone();
+        let ended = EndedRow { reason: of.reason, plugin, world, member, idle_seconds, ago_seconds };
         SequenceRow { ended: Some(ended), ..self.row(&of.id, "ended", of.step) }
     }
 

@@ -10,7 +10,7 @@ use super::rates::Since;
 use crate::api::audit::Change;
 use crate::api::{ServerPhase, Status};
 use crate::model::{Counted, SequenceStore, VersionOverview};
-use crate::scheduling::report::{BindingState, Summary};
+use crate::scheduling::report::{BindingState, Summary, fault_text};
 use crate::telemetry::RefusedByModel;
 
 #[derive(Debug, Clone, Serialize)]
@@ -230,7 +230,11 @@ fn of_plugin(plugin: &Summary) -> Vec<String> {
             BindingState::Active | BindingState::Shadow => return None,
         };
         let (model, strikes) = (&attached.model, attached.strikes);
-        let last = attached.last_fault.as_ref().map(|f| format!(", last: {} {}", f.kind, f.what)).unwrap_or_default();
+        let last = attached
+            .last_fault
+            .as_ref()
+            .map(|f| format!(", last: {}", fault_text(&f.kind, &f.what)))
+            .unwrap_or_default();
         let s = if strikes == 1 { "" } else { "s" };
         Some(format!("{name}: {state} on {model} after {strikes} strike{s}{last} -> sequor plugin logs {name}"))
     };

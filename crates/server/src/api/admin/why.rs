@@ -1,15 +1,16 @@
-//! The explanation of one sequence: where it is, its last steps and refused requests, and what would have kept it.
+//! The explanation of one sequence: where it is, its last steps and refused requests, and what would have kept it. Of a sequence of an
+//! ensemble, also where it is in each member, and the member that ended it.
 
 use std::time::Duration;
 
-use sequor_core::{Id, Stage};
+use sequor_core::Id;
 use serde::Serialize;
 
 use super::Admin;
 use super::sequence_list::SequenceRow;
 use crate::api::control::aside;
 use crate::api::remedies::{Remedy, not_stored, not_stored_yet, plugin_failed, remedy};
-use crate::api::{Status, triton};
+use crate::api::{Status, refusal, triton};
 use crate::config::model::settings::DurabilityWhen;
 use crate::error::Failure;
 use crate::model::{ChosenBy, LiveSequence, PastRefusal, PastStep, SequenceHistory};
@@ -17,6 +18,8 @@ use crate::scheduling::report::{Attached, BindingState, Summary};
 
 /// The reason of a step without a START, and of one after a START that failed.
 const NEVER_STARTED: &str = "never_started";
+/// The reason of a sequence of an ensemble that a step ended in one of its members.
+const BY_MEMBER: &str = "member_failed";
 
 /// Everything that is known of one sequence.
 #[derive(Debug, Clone, Serialize)]
@@ -35,9 +38,22 @@ pub(super) struct Explanation {
     steps: Vec<StepRow>,
     /// The last refused requests, the latest first.
     refused: Vec<RefusedRow>,
+    /// The same sequence in the members of an ensemble.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<MemberRow>,
     /// What keeps such a sequence, or what prevents the last refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<Remedy>,
+}
+
+/// A sequence of an ensemble in one of the ensemble's members.
+#[derive(Debug, Clone, Serialize)]
+struct MemberRow {
+    model: String,
+    place: &'static str,
+    sequence: SequenceRow,
+    /// The last refused requests in this member, the latest first.
+    refused: Vec<RefusedRow>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -59,6 +75,9 @@ struct StepRow {
 struct RefusedRow {
     ago_seconds: f64,
     reason: &'static str,
+    /// The member of the ensemble that refused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<String>,
     /// What the client got; absent if that is not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
@@ -106,6 +125,26 @@ fn of_start(refused: &[RefusedRow]) -> Option<&'static str> {
     refused.iter().map(|refusal| refusal.reason).find(|reason| *reason != NEVER_STARTED)
 }
 
+/// The reason of an end or a refusal in the member of an ensemble that caused it, and this member. Otherwise the same reason and model.
+fn cause<'a>(
+    reason: &'static str,
+    model: &'a str,
+    row: &'a SequenceRow,
+    history: &'a SequenceHistory,
+) -> (&'static str, &'a str) {
+    let of_member = history.refusals.iter().find_map(|refusal| match &refusal.failure {
+        Some(Failure::Member { member, why, .. }) => Some((refusal::reason(why), member.as_str())),
+        _ => None,
+    });
+    let ender = row.ended.as_ref().and_then(|ended| ended.member.as_deref());
+    match (reason, of_member, ender) {
+        (BY_MEMBER, Some(cause), _) => cause,
+        (_, _, Some(member)) => (reason, member),
+        (_, Some((in_member, member)), None) if in_member == reason => (reason, member),
+        _ => (reason, model),
+    }
+}
+
 /// What to do about this reason, as far as the refusals and the model's settings say more than the reason.
 fn remedy_of(reason: &'static str, model: &str, row: &SequenceRow, history: &SequenceHistory) -> Option<Remedy> {
     let is_unknown = row.ended.is_none();
@@ -132,11 +171,27 @@ impl Admin {
         let waits = place_of(&sequence) == "waiting";
         let read = move || {
             let live = if waits { repository.live_sequences(&of)? } else { Vec::new() };
-            Ok((repository.sequence_history(&of, &wanted)?, ahead(&live, &wanted)))
+            let members = repository.sequence_members(&of)?;
+            Ok((repository.sequence_history(&of, &wanted)?, ahead(&live, &wanted), members))
         };
-        let (history, ahead) = aside(read).await?;
+        let (history, ahead, members) = aside(read).await?;
         let plugins = self.list().await.unwrap_or_default();
-        Ok(self.explanation(model, sequence, history, ahead, scheduler(&plugins)))
+        let mut rows = Vec::with_capacity(members.len());
+        for member in members {
+            // A member that is being unloaded, or whose store does not answer, is left out.
+            rows.extend(self.in_member(member, &id).await);
+        }
+        let explanation = self.explanation(model, sequence, history, ahead, scheduler(&plugins));
+        Ok(Explanation { members: rows, ..explanation })
+    }
+
+    /// A sequence of an ensemble in this member.
+    async fn in_member(&self, model: String, id: &Id) -> Result<MemberRow, Status> {
+        let sequence = self.found(&model, id).await?.unwrap_or_else(|| self.row(id, "unknown", 0));
+        let (repository, of, wanted) = (self.api().repository().clone(), model.clone(), id.clone());
+        let history = aside(move || repository.sequence_history(&of, &wanted)).await?;
+        let refused = history.refusals.iter().map(|refusal| self.refused_row(refusal)).collect();
+        Ok(MemberRow { model, place: place_of(&sequence), sequence, refused })
     }
 
     fn explanation(
@@ -150,7 +205,10 @@ impl Admin {
         let place = place_of(&sequence);
         let refused: Vec<RefusedRow> = history.refusals.iter().map(|refusal| self.refused_row(refusal)).collect();
         let reason = reason_of(place, &sequence, &refused);
-        let remedy = reason.and_then(|reason| remedy_of(reason, &model, &sequence, &history));
+        let remedy = reason.and_then(|reason| {
+            let (in_member, member) = cause(reason, &model, &sequence, &history);
+            remedy_of(in_member, member, &sequence, &history).or_else(|| remedy(reason, &model))
+        });
         let SequenceHistory { steps, policy, .. } = history;
         Explanation {
             place,
@@ -159,6 +217,7 @@ impl Admin {
             scheduler: scheduler(&model),
             steps: steps.into_iter().map(|step| self.step_row(step)).collect(),
             refused,
+            members: Vec::new(),
             remedy,
             sequence,
             model,
@@ -170,7 +229,12 @@ impl Admin {
         let reason = status.as_ref().map_or("bad_input", |status| status.reason);
         let is_shown = self.rights().peek() || !failure.as_ref().is_some_and(is_private);
         let text = status.map(|status| status.message).filter(|_| is_shown);
-        RefusedRow { ago_seconds: ago.as_secs_f64(), reason, text, hidden: !is_shown }
+        let member = match failure {
+            Some(Failure::Member { member, .. }) => Some(member.clone()),
+            Some(Failure::Refused(refused)) => refused.member.clone(),
+            _ => None,
+        };
+        RefusedRow { ago_seconds: ago.as_secs_f64(), reason, member, text, hidden: !is_shown }
     }
 
     fn step_row(&self, of: PastStep) -> StepRow {
@@ -187,9 +251,8 @@ impl Admin {
 
 /// Sequences that have waited for a slot for longer than this one. `None` if it does not wait. All ages are of one reading.
 fn ahead(live: &[LiveSequence], id: &Id) -> Option<usize> {
-    let waiting = || live.iter().filter(|of| of.stage == Stage::Backlogged);
-    let age = waiting().find(|of| of.id == *id)?.age;
-    Some(waiting().filter(|other| other.age > age).count())
+    let waited = live.iter().find(|of| of.id == *id)?.waited?;
+    Some(live.iter().filter(|other| other.waited.is_some_and(|other| other > waited)).count())
 }
 
 /// The plug-in that decides for a model.
@@ -224,6 +287,7 @@ mod tests {
             state_bytes: 0,
             ending: false,
             age_seconds: 1.0,
+            waited_seconds: None,
             idle_seconds: 1.0,
             left_seconds: None,
         };
@@ -231,7 +295,7 @@ mod tests {
     }
 
     fn ended(reason: &'static str) -> SequenceRow {
-        let ended = EndedRow { reason, plugin: None, world: None, idle_seconds: None, ago_seconds: 1.0 };
+        let ended = EndedRow { reason, plugin: None, world: None, member: None, idle_seconds: None, ago_seconds: 1.0 };
         SequenceRow { state: "ended", ended: Some(ended), ..SequenceRow::default() }
     }
 
@@ -244,7 +308,7 @@ mod tests {
         };
         let unknown = SequenceRow { state: "unknown", ..SequenceRow::default() };
         let elsewhere = SequenceRow { state: "elsewhere", node: Some("b".to_owned()), ..stored.clone() };
-        let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, text: None, hidden: false };
+        let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, member: None, text: None, hidden: false };
         let full = [refusal("queue_full"), refusal("bad_input")];
         for (row, place, alone, refused) in [
             (live("idle"), "live", None, Some("queue_full")),
@@ -262,12 +326,44 @@ mod tests {
     }
     #[test]
     fn a_sequence_whose_start_was_refused_gets_the_remedy_of_that_refusal() {
-        let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, text: None, hidden: false };
+        let refusal = |reason| RefusedRow { ago_seconds: 1.0, reason, member: None, text: None, hidden: false };
         let row = ended("never_started");
         let refused = [refusal("never_started"), refusal("plugin_failed")];
         assert_eq!(reason_of("ended", &row, &refused), Some("plugin_failed"));
         assert_eq!(reason_of("ended", &row, &refused[..1]), Some("never_started"));
         assert_eq!(reason_of("ended", &ended("backlog_timeout"), &[]), Some("backlog_timeout"));
+    }
+
+    #[test]
+    fn the_remedy_of_an_ensembles_sequence_is_for_the_member_that_caused_the_end() {
+        let refusal = |member: &str, why| {
+            let failure = Failure::Member {
+                ensemble: "both".to_owned(),
+                member: member.to_owned(),
+                id: Id::from(7),
+                ended: true,
+                may_retry: false,
+                why: Box::new(why),
+            };
+            PastRefusal { ago: Duration::ZERO, failure: Some(failure) }
+        };
+        let memory = Failure::StateMemory { model: "b".to_owned(), id: Id::from(7), wanted: 1, used: 1, limit: 1 };
+        let failed = SequenceHistory { refusals: vec![refusal("b", memory)], ..SequenceHistory::default() };
+        let none = SequenceHistory::default();
+        let by = |reason, member: &str| {
+            let mut row = ended(reason);
+            row.ended.as_mut().unwrap().member = Some(member.to_owned());
+            row
+        };
+        assert_eq!(cause(BY_MEMBER, "both", &by(BY_MEMBER, "b"), &failed), ("state_memory", "b"));
+        assert_eq!(cause(BY_MEMBER, "both", &by(BY_MEMBER, "b"), &none), (BY_MEMBER, "b"));
+        assert_eq!(cause("evicted", "both", &by("evicted", "a"), &failed), ("evicted", "a"));
+        assert_eq!(
+            cause("expired", "both", &ended("expired"), &failed),
+            ("expired", "both"),
+            "the ensemble's own clock"
+        );
+        assert_eq!(cause("state_memory", "both", &SequenceRow::default(), &failed), ("state_memory", "b"));
     }
 
     #[test]

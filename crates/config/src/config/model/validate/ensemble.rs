@@ -1,13 +1,14 @@
-//! Checks `ensemble_scheduling` without the members: fields, the flow of tensors, and fields that an ensemble cannot have. The members are
+//! Checks `ensemble_scheduling` without the members: fields, and fields that an ensemble cannot have. The members are
 //! checked when the ensemble is loaded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use sequor_proto::model_config::SchedulingChoice;
 use sequor_proto::{ModelConfig, ModelEnsembling};
 
 use crate::config::fault::code;
 use crate::config::model::report::Report;
+use crate::config::model::validate::ensemble_flow;
 
 const FIELD: &str = "ensemble_scheduling";
 
@@ -104,68 +105,6 @@ fn steps(report: &mut Report<'_>, written: &ModelConfig, ensemble: &ModelEnsembl
         }
     }
     if report.faults.len() == before {
-        flow(report, written, ensemble);
-    }
-}
-
-/// Checks that every tensor is written before it is read, and that every input and tensor is read.
-fn flow(report: &mut Report<'_>, written: &ModelConfig, ensemble: &ModelEnsembling) {
-    let name = report.model();
-    let read: BTreeSet<&str> =
-        ensemble.step.iter().flat_map(|step| step.input_map.values()).map(String::as_str).collect();
-    for (n, input) in written.input.iter().enumerate().filter(|(_, input)| !read.contains(input.name.as_str())) {
-        let what = format!("ensemble input '{}' for ensemble {name}' is not used", input.name);
-        report.fault(&format!("input[{n}]"), code::ENSEMBLE, what);
-    }
-    let ready = ready_tensors(written, ensemble);
-    let all: BTreeSet<&str> = ensemble
-        .step
-        .iter()
-        .flat_map(|step| step.output_map.values())
-        .map(String::as_str)
-        .chain(read.iter().copied())
-        .collect();
-    for (n, output) in written.output.iter().enumerate() {
-        let tensor = output.name.as_str();
-        if !all.contains(tensor) {
-            report.fault(
-                &format!("output[{n}]"),
-                code::ENSEMBLE,
-                format!("ensemble output '{tensor}' for ensemble {name}' is not used"),
-            );
-        } else if !ready.contains(tensor) {
-            report.fault(
-                &format!("output[{n}]"),
-                code::ENSEMBLE,
-                format!("output '{tensor}' for ensemble '{name}' is not written"),
-            );
-        }
-    }
-    let is_output = |tensor: &str| written.output.iter().any(|output| output.name == tensor);
-    let is_used = |tensor: &str| is_output(tensor) || (ready.contains(tensor) && read.contains(tensor));
-    let unused: Vec<&str> = all.iter().filter(|tensor| !is_used(tensor)).copied().collect();
-    for tensor in unused {
-        report.fault(FIELD, code::ENSEMBLE, format!("ensemble tensor '{tensor}' is unused in ensemble '{name}'"));
-    }
-}
-
-/// The tensors that the steps compute from a request's inputs, and these inputs.
-fn ready_tensors<'a>(written: &'a ModelConfig, ensemble: &'a ModelEnsembling) -> BTreeSet<&'a str> {
-    let mut ready: BTreeSet<&str> = written.input.iter().map(|input| input.name.as_str()).collect();
-    loop {
-        let can_run =
-            |step: &&sequor_proto::model_ensembling::Step| step.input_map.values().all(|t| ready.contains(t.as_str()));
-        let more: Vec<&str> = ensemble
-            .step
-            .iter()
-            .filter(can_run)
-            .flat_map(|step| step.output_map.values())
-            .map(String::as_str)
-            .filter(|tensor| !ready.contains(tensor))
-            .collect();
-        if more.is_empty() {
-            return ready;
-        }
-        ready.extend(more);
+        ensemble_flow::check(report, written, ensemble);
     }
 }

@@ -4,6 +4,7 @@ mod batching;
 mod client_state;
 mod controls;
 pub(super) mod ensemble;
+mod ensemble_flow;
 pub(super) mod instances;
 mod io;
 mod ragged;

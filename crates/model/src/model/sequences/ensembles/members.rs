@@ -69,8 +69,8 @@ pub(in crate::model) trait Member: Debug + Send + Sync {
 
 /// An ensemble as its members and its flows use it. No method is called under a lock.
 pub(in crate::model) trait FlowHost: Debug + Send + Sync {
-    /// Ends the ensemble's sequence, and those of all its members, because a member's sequence has ended by itself.
-    fn end_for_member(self: Arc<Self>, seq: Seq, why: EndReason);
+    /// Ends the ensemble's sequence, and those of all its members, because the sequence of `member` has ended by itself.
+    fn end_for_member(self: Arc<Self>, seq: Seq, why: EndReason, member: &str);
 
     /// Reports that every step of a request is done, and that the runs of its members took `compute`. If another ensemble waits for the
     /// request, its next steps may be left to `thread`.
@@ -134,9 +134,9 @@ impl SequenceHolder {
         self.seq == other.seq && std::ptr::addr_eq(self.ensemble.as_ptr(), other.ensemble.as_ptr())
     }
 
-    pub(in crate::model::sequences) fn end(&self, why: EndReason) {
+    pub(in crate::model::sequences) fn end(&self, why: EndReason, member: &str) {
         if let Some(ensemble) = self.ensemble.upgrade() {
-            ensemble.end_for_member(self.seq, why);
+            ensemble.end_for_member(self.seq, why, member);
         }
     }
 }

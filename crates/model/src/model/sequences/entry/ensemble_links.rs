@@ -123,8 +123,8 @@ impl Member for ModelScheduler {
 }
 
 impl FlowHost for ModelScheduler {
-    fn end_for_member(self: Arc<Self>, seq: Seq, why: EndReason) {
-        self.apply(Event::End(seq, why));
+    fn end_for_member(self: Arc<Self>, seq: Seq, why: EndReason, member: &str) {
+        self.change(|table, now| table.end_for_member(now, seq, why, member));
     }
 
     fn flow_done(

@@ -11,7 +11,7 @@ use crate::model::sequences::entry::claims;
 use crate::model::sequences::migration::restart;
 use crate::model::sequences::offloaded::ImportOrigin;
 use crate::model::sequences::scheduler::ModelScheduler;
-use crate::model::sequences::table::{Import, store_stages};
+use crate::model::sequences::table::{EndersOf, Import, store_stages};
 use crate::state::tier::{SharedSequence, StateHead, TierError, TierKey};
 use crate::telemetry::ended_reason;
 
@@ -37,7 +37,11 @@ pub struct LiveSequence {
     pub state_bytes: u64,
     /// Whether it ends with the requests that are queued.
     pub ending: bool,
+    /// Time since its last START. Of a sequence that came from the store, from an operator or from a replaced load and had no START since:
+    /// time since it came.
     pub age: Duration,
+    /// Time that it has waited for a slot, if it waits.
+    pub waited: Option<Duration>,
     /// Time since its last request arrived or was answered.
     pub quiet: Duration,
     /// Time until it expires or leaves the backlog; `None` if it does neither.
@@ -51,6 +55,8 @@ pub struct EndedSequence {
     pub reason: &'static str,
     /// The plug-in that ended it.
     pub by: Option<EndedBy>,
+    /// The member that ended it, if it is a sequence of an ensemble.
+    pub member: Option<String>,
     /// The last committed step.
     pub step: u64,
     /// Its allowed idle time; `None` means no limit.
@@ -197,6 +203,7 @@ fn shown(model: &ModelScheduler, seen: SequenceView, now: Time) -> LiveSequence 
         state_bytes: seen.state_bytes.max(fixed),
         ending: seen.ending,
         age: now.since(seen.began),
+        waited: seen.waits_since.map(|since| now.since(since)),
         quiet: now.since(seen.touched),
         left: (seen.due != Time::NEVER).then(|| seen.due.since(now)),
     }
@@ -214,21 +221,22 @@ pub(in crate::model) fn find_live(model: &ModelScheduler, id: &Id) -> Option<Liv
 /// The last sequences of a model that ended, the latest first.
 pub(in crate::model) fn ended(model: &ModelScheduler) -> Vec<EndedSequence> {
     let (now, ended) = (model.now(), model.ended(ENDS));
-    ended.into_iter().map(|(id, stone, by)| EndedSequence::new(id, stone, by, now)).collect()
+    ended.into_iter().map(|(id, stone, enders)| EndedSequence::new(id, stone, enders, now)).collect()
 }
 
 /// The end of the last sequence of an id, if it is remembered.
 pub(in crate::model) fn find_ended(model: &ModelScheduler, id: &Id) -> Option<EndedSequence> {
     let table = model.table.lock();
     let stone = table.core.end_of(id)?;
-    let by = table.enders.of(id, stone);
+    let enders = table.enders_of(id, stone);
     drop(table);
-    Some(EndedSequence::new(id.clone(), stone, by, model.now()))
+    Some(EndedSequence::new(id.clone(), stone, enders, model.now()))
 }
 
 impl EndedSequence {
-    fn new(id: Id, Tombstone { why, at, step, idle }: Tombstone, by: Option<EndedBy>, now: Time) -> EndedSequence {
-        EndedSequence { id, reason: ended_reason(why), by, step, idle, ago: now.since(at) }
+    fn new(id: Id, stone: Tombstone, (by, member): EndersOf, now: Time) -> EndedSequence {
+        let Tombstone { why, at, step, idle } = stone;
+        EndedSequence { id, reason: ended_reason(why), by, member, step, idle, ago: now.since(at) }
     }
 }
 

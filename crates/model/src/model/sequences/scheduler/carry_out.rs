@@ -113,7 +113,7 @@ fn after_answers<H: ActionHost>(host: &Arc<H>, rare: RareActions, thread: Option
         host.notify_plugin(load, decider, notice);
     }
     for (holder, why) in rare.lost_members {
-        holder.end(why);
+        holder.end(why, host.model_name());
     }
     for step in rare.lost_steps {
         step.lose(thread);

@@ -11,7 +11,6 @@ use sequor_core::{
 
 #[cfg(all(test, not(feature = "shuttle")))]
 use crate::ensemble::EnsembleGate;
-use crate::error::EndedBy;
 use crate::executor::ExecutorHandle;
 use crate::model::load::{LoadKey, LoadedModel, SequenceStore, record};
 use crate::model::runtime::{Clock, Stopwatch, Timer};
@@ -19,7 +18,7 @@ use crate::model::sequences::ensembles::{EnsembleMembers, EnsembleParts, MemberU
 use crate::model::sequences::gate::SequenceGate;
 use crate::model::sequences::jobs::{Captures, RecentRefusals};
 use crate::model::sequences::offloaded::{CarriedLoad, KeptStore};
-use crate::model::sequences::table::{DeferredActions, FinishedBatch, Import, KeptStages, Step, Table};
+use crate::model::sequences::table::{DeferredActions, EndersOf, FinishedBatch, Import, KeptStages, Step, Table};
 use crate::model::sequences::write_back::sealing;
 use crate::recording::Recorder;
 use crate::state::ChunkCache;
@@ -183,12 +182,12 @@ impl ModelScheduler {
         self.table.lock().core.seen(from, most)
     }
 
-    /// The last sequences that ended, the latest first, with the plug-ins that ended them.
-    pub(in crate::model) fn ended(&self, most: usize) -> Vec<(Id, Tombstone, Option<EndedBy>)> {
+    /// The last sequences that ended, the latest first, with the plug-ins and the members that ended them.
+    pub(in crate::model) fn ended(&self, most: usize) -> Vec<(Id, Tombstone, EndersOf)> {
         let table = self.table.lock();
         let with_ender = |(id, stone)| {
-            let by = table.enders.of(&id, stone);
-            (id, stone, by)
+            let enders = table.enders_of(&id, stone);
+            (id, stone, enders)
         };
         table.core.ended(most).into_iter().map(with_ender).collect()
     }

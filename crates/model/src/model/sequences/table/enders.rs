@@ -1,4 +1,5 @@
-//! The plug-ins that ended sequences, by the ids of the sequences. The core remembers the ends, but knows no plug-in by name.
+//! The plug-ins, and the members of ensembles, that ended sequences, by the ids of the sequences. The core remembers the ends, but knows no
+//! plug-in and no member by name.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,50 +8,40 @@ use sequor_core::{Core, EndReason, Id, Refusal, Time, Tombstone};
 use crate::error::{EndedBy, Failure};
 use crate::model::sequences::jobs::Job;
 
+/// The plug-in that ended a sequence, and the member that ended a sequence of an ensemble.
+pub(in crate::model) type EndersOf = (Option<EndedBy>, Option<String>);
+
 /// Maximum number of ends. The core remembers as many.
 const ENDS: usize = 4096;
 
-/// The last end of each id, if a plug-in caused it. The oldest are forgotten first.
-#[derive(Debug, Default)]
-pub(in crate::model::sequences) struct Enders {
-    by_id: HashMap<Id, Ender>,
+/// The last end of each id, if a plug-in (`EndedBy`) or a member of an ensemble (its name) caused it. The oldest are forgotten first.
+#[derive(Debug)]
+pub(in crate::model::sequences) struct Enders<B = EndedBy> {
+    by_id: HashMap<Id, Ender<B>>,
     order: VecDeque<(u64, Id)>,
     serial: u64,
 }
 
 #[derive(Debug)]
-struct Ender {
+struct Ender<B> {
     serial: u64,
     at: Time,
     why: EndReason,
-    by: EndedBy,
+    by: B,
 }
 
-impl Enders {
+impl<B> Default for Enders<B> {
+    fn default() -> Enders<B> {
+        Enders { by_id: HashMap::new(), order: VecDeque::new(), serial: 0 }
+    }
+}
+
+impl Enders<EndedBy> {
     /// Records that a plug-in has just ended the sequence of this id, if the sequence has ended.
     pub(super) fn note(&mut self, core: &Core, now: Time, id: &Id, by: EndedBy) {
         if let Some(stone) = core.end_of(id).filter(|stone| stone.at == now && can_be_caused(stone.why)) {
             self.insert(id, stone, by);
         }
-    }
-
-    /// Records the plug-in that caused an end which the core remembers.
-    fn insert(&mut self, id: &Id, Tombstone { at, why, .. }: Tombstone, by: EndedBy) {
-        self.serial += 1;
-        self.order.push_back((self.serial, id.clone()));
-        self.by_id.insert(id.clone(), Ender { serial: self.serial, at, why, by });
-        while self.order.len() > ENDS {
-            let Some((serial, id)) = self.order.pop_front() else { break };
-            if self.by_id.get(&id).is_some_and(|ender| ender.serial == serial) {
-                self.by_id.remove(&id);
-            }
-        }
-    }
-
-    /// The plug-in that caused this very end.
-    pub(in crate::model::sequences) fn of(&self, id: &Id, stone: Tombstone) -> Option<EndedBy> {
-        let ender = self.by_id.get(id).filter(|ender| (ender.at, ender.why) == (stone.at, stone.why))?;
-        Some(ender.by.clone())
     }
 
     /// The plug-in that caused the end which a refusal reports.
@@ -63,6 +54,36 @@ impl Enders {
             Refusal::Ended(why) => Some(self.by_id.get(id).filter(|ender| ender.why == why)?.by.clone()),
             _ => None,
         }
+    }
+}
+
+impl Enders<String> {
+    /// Records that a member has just ended the ensemble's sequence of this id, if that has ended.
+    pub(super) fn note_member(&mut self, core: &Core, now: Time, id: &Id, member: &str) {
+        if let Some(stone) = core.end_of(id).filter(|stone| stone.at == now) {
+            self.insert(id, stone, member.to_owned());
+        }
+    }
+}
+
+impl<B: Clone> Enders<B> {
+    /// Records the cause of an end which the core remembers.
+    fn insert(&mut self, id: &Id, Tombstone { at, why, .. }: Tombstone, by: B) {
+        self.serial += 1;
+        self.order.push_back((self.serial, id.clone()));
+        self.by_id.insert(id.clone(), Ender { serial: self.serial, at, why, by });
+        while self.order.len() > ENDS {
+            let Some((serial, id)) = self.order.pop_front() else { break };
+            if self.by_id.get(&id).is_some_and(|ender| ender.serial == serial) {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+
+    /// The cause of this very end.
+    pub(in crate::model::sequences) fn of(&self, id: &Id, stone: Tombstone) -> Option<B> {
+        let ender = self.by_id.get(id).filter(|ender| (ender.at, ender.why) == (stone.at, stone.why))?;
+        Some(ender.by.clone())
     }
 }
 
@@ -97,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_later_end_of_an_id_is_recorded_separately() {
-        let (mut enders, id) = (Enders::default(), Id::Int(7));
+        let (mut enders, id) = (Enders::<EndedBy>::default(), Id::Int(7));
         assert_eq!(enders.of(&id, stone(1)), None);
         enders.insert(&id, stone(1), by("one"));
         assert_eq!(enders.of(&id, stone(1)), Some(by("one")));
@@ -112,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_oldest_successions_are_forgotten() {
-        let mut enders = Enders::default();
+        let mut enders = Enders::<EndedBy>::default();
         for n in 0..=ENDS as u64 {
             enders.insert(&Id::Int(n), stone(n), by("one"));
         }

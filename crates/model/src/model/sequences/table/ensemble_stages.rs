@@ -34,6 +34,9 @@ pub(in crate::model::sequences) trait FlowTable {
     /// Refuses a request whose member failed, and ends its sequence if that must end.
     fn flow_failed(&mut self, now: Time, req: Req, ends: Option<Seq>, failure: Failure);
 
+    /// Ends the ensemble's sequence, because this member has lost its own.
+    fn end_for_member(&mut self, now: Time, seq: Seq, why: EndReason, member: &str);
+
     /// Passes its inputs to a START that has its slot. Does nothing if the START is over.
     fn provide(&mut self, now: Time, req: Req, meta: RequestMeta, fill: impl FnOnce(&mut Job));
 }
@@ -90,6 +93,10 @@ impl FlowTable for Table {
 
     fn flow_failed(&mut self, now: Time, req: Req, ends: Option<Seq>, failure: Failure) {
         let Some(job) = self.jobs.get_mut(req).and_then(JobStage::job_mut) else { return };
+        let ender = match &failure {
+            Failure::Member { member, .. } if ends.is_some() => Some((job.id.clone(), member.clone())),
+            _ => None,
+        };
         job.failure = Some(failure);
         self.set_stage(req, JobStage::Queued);
         let refusal = Refusal::Failed(BY_MEMBER);
@@ -100,6 +107,17 @@ impl FlowTable for Table {
                 None => Event::Prepared(req, Preparation::Refuse { refusal, ends: false }),
             },
         );
+        if let Some((id, member)) = ender {
+            self.member_enders.note_member(&self.core, now, &id, &member);
+        }
+    }
+
+    fn end_for_member(&mut self, now: Time, seq: Seq, why: EndReason, member: &str) {
+        let id = self.core.view_of(seq).map(|seen| seen.id);
+        self.apply(now, Event::End(seq, why));
+        if let Some(id) = id {
+            self.member_enders.note_member(&self.core, now, &id, member);
+        }
     }
 
     fn provide(&mut self, now: Time, req: Req, meta: RequestMeta, fill: impl FnOnce(&mut Job)) {

@@ -4,7 +4,7 @@
 //! - `sequence_lookup`: looks up the sequence that a request names.
 //! - `stages`: lends requests to plug-ins and to instances. `plugin_stages`: applies the answers of plug-ins. `store_stages`,
 //!   `ensemble_stages`: the same for the server's store and for the members of an ensemble.
-//! - `enders`: the plug-ins that ended sequences. `recent_steps`: the last steps of each sequence.
+//! - `enders`: the plug-ins and the members that ended sequences. `recent_steps`: the last steps of each sequence.
 //! - `pending_ends`: ended sequences that the store must still forget, and the answers that wait for that.
 //! - `batch`: the batch that an instance gets and gives back. `deferred_actions`: the actions after the lock is released.
 //!
@@ -30,6 +30,7 @@ pub(in crate::model) use batch::{FinishedBatch, Step, TakenBatch};
 
 pub(in crate::model::sequences) use batch::{PendingSeals, SealAction, SealWaiting, SealingRow};
 pub(in crate::model::sequences) use deferred_actions::{DeferredActions, PolicyNotice, RareActions, StoreAction};
+pub(in crate::model) use enders::EndersOf;
 pub(in crate::model::sequences) use ensemble_stages::FlowTable;
 pub(in crate::model::sequences) use imports::Import;
 pub(in crate::model::sequences) use job_stage::JobStage;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sequor_core::{
     Core, Effect, EndReason, Event, Id, Instance, LoadId, Next, Note, PolicyAnswer, Refusal, Req, Round, Seq, Slab,
-    Submit, Time,
+    Submit, Time, Tombstone,
 };
 
 use crate::config::model::settings::DurabilityWhen;
@@ -22,7 +22,7 @@ use crate::state::tier::{EndedState, Successions, VersionDigest};
 
 use super::batch::{FinishedBatch, PendingSeals, Step};
 use super::deferred_actions::{DeferredActions, PolicyNotice, SequenceChange};
-use super::enders::{Enders, ended_in_plugin, failed_in_plugin};
+use super::enders::{Enders, EndersOf, ended_in_plugin, failed_in_plugin};
 use super::imports::{Import, Imports};
 use super::job_stage::JobStage;
 use super::live_sequences::{KeptAnswer, Live, LiveSequences};
@@ -71,6 +71,8 @@ pub(in crate::model) struct Table {
     pub(in crate::model::sequences) pending_ends: PendingEnds,
     /// The plug-ins that ended sequences.
     pub(in crate::model::sequences) enders: Enders,
+    /// The members that ended sequences, if this is an ensemble.
+    pub(in crate::model::sequences) member_enders: Enders<String>,
     pub(in crate::model::sequences) recent: RecentSteps,
     /// The limit of states, for the answers that are kept.
     budget: Option<Budget>,
@@ -289,7 +291,12 @@ impl Table {
         answers
     }
 
-    // === which plug-in ended a sequence ===
+    // === who ended a sequence ===
+
+    /// The plug-in and the member that caused this very end.
+    pub(in crate::model::sequences) fn enders_of(&self, id: &Id, stone: Tombstone) -> EndersOf {
+        (self.enders.of(id, stone), self.member_enders.of(id, stone))
+    }
 
     /// The plug-in that refuses a request and ends its sequence with it.
     fn ender_in(&self, job: &Job, refusal: Refusal, ended: bool) -> Option<EndedBy> {
