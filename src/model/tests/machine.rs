@@ -51,6 +51,10 @@ pub(super) struct Machine {
 struct SlowDisk {
     is_held: Mutex<bool>,
     fails: AtomicBool,
+    /// Whether commits fail after the disk has done them.
+    fails_done: AtomicBool,
+    /// Whether the tier does not know which state it has, until it looks.
+    knows_nothing: AtomicBool,
     /// Whether reads fail.
     fails_reads: AtomicBool,
     changed: Condvar,
@@ -71,12 +75,29 @@ impl SlowDisk {
 #[derive(Debug)]
 struct SlowTier(tier::DiskTier, Arc<SlowDisk>);
 
-impl Tier for SlowTier {
-    fn get(&self, key: &TierKey) -> FoundState {
+impl SlowTier {
+    fn check_reads(&self) -> Result<(), TierError> {
         if self.1.fails_reads.load(Ordering::Acquire) {
             return Err(TierError::Io { path: "the disk".to_owned(), what: "a bad sector".to_owned() });
         }
+        Ok(())
+    }
+}
+
+impl Tier for SlowTier {
+    fn get(&self, key: &TierKey) -> FoundState {
+        self.check_reads()?;
         self.0.get(key)
+    }
+
+    fn known(&self, key: &TierKey) -> Option<Option<Arc<StateHead>>> {
+        let knows = !self.1.knows_nothing.load(Ordering::Acquire);
+        knows.then(|| self.0.known(key)).flatten()
+    }
+
+    fn look(&self, key: &TierKey) -> Result<Option<Arc<StateHead>>, TierError> {
+        self.check_reads()?;
+        self.0.look(key)
     }
 
     fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError> {
@@ -87,8 +108,12 @@ impl Tier for SlowTier {
         }
         self.1.commits.fetch_add(1, Ordering::Release);
         drop(held);
+        let full = || Err(TierError::Io { path: "the disk".to_owned(), what: "no space left".to_owned() });
         if self.1.fails.load(Ordering::Acquire) {
-            return Err(TierError::Io { path: "the disk".to_owned(), what: "no space left".to_owned() });
+            return full();
+        }
+        if self.1.fails_done.load(Ordering::Acquire) {
+            return self.0.put_batch(changes).and_then(|_| full());
         }
         let states = changes.iter().filter(|change| matches!(change, TierChange::Put { .. })).count();
         self.1.states.fetch_add(states as u64, Ordering::Relaxed);
@@ -203,6 +228,23 @@ impl Machine {
     /// Fails the writes of the store, or lets them succeed.
     pub(super) fn fail_disk(&self, fails: bool) {
         self.disk.fails.store(fails, Ordering::Release);
+    }
+
+    /// Reports that each write of the store has failed, although it was done, or lets them succeed.
+    pub(super) fn fail_done(&self, fails: bool) {
+        self.disk.fails_done.store(fails, Ordering::Release);
+    }
+
+    /// Lets the store look before it says which state it has, or lets it know.
+    pub(super) fn forget_known(&self, forgets: bool) {
+        self.disk.knows_nothing.store(forgets, Ordering::Release);
+    }
+
+    /// Lets the shared store refuse each write, or lets it write again.
+    pub(super) fn fill_redis(&self, is_full: bool) {
+        let limit = if is_full { "1" } else { "0" };
+        let redis = self.redis.as_ref().unwrap();
+        assert!(redis.ask(&format!("CONFIG SET maxmemory {limit}")).starts_with("+OK"));
     }
 
     /// Fails the reads of the store, or lets them succeed.

@@ -56,7 +56,7 @@ impl OwnRedis {
         answer.strip_suffix("+OK\r\n").map(str::to_owned)
     }
 
-    pub(super) fn ask(&self, command: &str) -> String {
+    pub(crate) fn ask(&self, command: &str) -> String {
         self.try_ask(command).unwrap()
     }
 }
