@@ -348,7 +348,7 @@ impl StateTier for SequenceStore {
             {
                 match waits {
                     true => {
-                        tracing::error!(model, count, %error, "states are not stored; their steps are refused, and their sequences go on from their last stored states");
+                        tracing::error!(model, count, %error, "states are not stored: their requests are refused, and sequences go on from their last stored states");
                     }
                     false => {
                         tracing::error!(model, count, %error, "states are not stored; those of earlier steps are kept");

@@ -1,5 +1,6 @@
 //! A model's files and a store on disk, which several servers use in turn. The tests of restarts share this.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,8 +54,10 @@ struct SlowDisk {
     fails: AtomicBool,
     /// Whether commits fail after the disk has done them.
     fails_done: AtomicBool,
-    /// Whether the tier does not know which state it has, until it looks.
-    knows_nothing: AtomicBool,
+    /// Whether a commit that fails may have been done, as far as the tier knows.
+    is_unsure: AtomicBool,
+    /// The heads from before such commits, until the tier looks again.
+    unsure: Mutex<HashMap<TierKey, Option<Arc<StateHead>>>>,
     /// Whether reads fail.
     fails_reads: AtomicBool,
     changed: Condvar,
@@ -91,12 +94,13 @@ impl Tier for SlowTier {
     }
 
     fn known(&self, key: &TierKey) -> Option<Option<Arc<StateHead>>> {
-        let knows = !self.1.knows_nothing.load(Ordering::Acquire);
-        knows.then(|| self.0.known(key)).flatten()
+        let is_sure = !self.1.unsure.lock().contains_key(key);
+        is_sure.then(|| self.0.known(key)).flatten()
     }
 
     fn look(&self, key: &TierKey) -> Result<Option<Arc<StateHead>>, TierError> {
         self.check_reads()?;
+        self.1.unsure.lock().remove(key);
         self.0.look(key)
     }
 
@@ -108,20 +112,31 @@ impl Tier for SlowTier {
         }
         self.1.commits.fetch_add(1, Ordering::Release);
         drop(held);
-        let full = || Err(TierError::Io { path: "the disk".to_owned(), what: "no space left".to_owned() });
-        if self.1.fails.load(Ordering::Acquire) {
-            return full();
+        let keys = || {
+            changes.iter().filter_map(|change| match change {
+                TierChange::Put { key, .. } | TierChange::Remove { key, .. } => Some(key),
+                _ => None,
+            })
+        };
+        let is_done = self.1.fails_done.load(Ordering::Acquire);
+        if is_done || self.1.fails.load(Ordering::Acquire) {
+            if is_done || self.1.is_unsure.load(Ordering::Acquire) {
+                self.1.unsure.lock().extend(keys().map(|key| (key.clone(), self.0.head(key))));
+            }
+            if is_done {
+                self.0.put_batch(changes)?;
+            }
+            return Err(TierError::Io { path: "the disk".to_owned(), what: "no space left".to_owned() });
         }
-        if self.1.fails_done.load(Ordering::Acquire) {
-            return self.0.put_batch(changes).and_then(|_| full());
-        }
+        keys().for_each(|key| _ = self.1.unsure.lock().remove(key));
         let states = changes.iter().filter(|change| matches!(change, TierChange::Put { .. })).count();
         self.1.states.fetch_add(states as u64, Ordering::Relaxed);
         self.0.put_batch(changes)
     }
 
     fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
-        self.0.head(key)
+        let unsure = self.1.unsure.lock().get(key).cloned();
+        unsure.unwrap_or_else(|| self.0.head(key))
     }
 
     fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
@@ -235,9 +250,9 @@ impl Machine {
         self.disk.fails_done.store(fails, Ordering::Release);
     }
 
-    /// Lets the store look before it says which state it has, or lets it know.
-    pub(super) fn forget_known(&self, forgets: bool) {
-        self.disk.knows_nothing.store(forgets, Ordering::Release);
+    /// Lets the store read again after a failed write before it says which state it has.
+    pub(super) fn be_unsure(&self) {
+        self.disk.is_unsure.store(true, Ordering::Release);
     }
 
     /// Lets the shared store refuse each write, or lets it write again.

@@ -314,6 +314,10 @@ pub(in crate::model::sequences) fn sealed(
                 let refused = || job.load.refused(Refusal::Ended(why), job.id.clone(), start, now).into();
                 job.answer = Some(Err(unstored(job, of, why).unwrap_or_else(refused)));
                 job.set_refused(false);
+                if why == EndReason::RolledBack {
+                    // Whether the state that the store has contains this step may not be known yet. A capture takes what follows.
+                    job.captured = None;
+                }
                 table.apply(now, Event::End(row.seq, why));
             }
             table.apply(now, Event::Posted(req));
