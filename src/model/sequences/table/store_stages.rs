@@ -66,7 +66,7 @@ impl KeptStages for Table {
         }
         let id = submit.id.clone();
         if matches!(kept.doubt, Some(WriteDoubt::Unread(_))) {
-            self.look(&id, &job.load);
+            look(self, &id, &job.load);
             let why = "the write of its last step failed, and the store has not said yet which state it has".to_owned();
             return Err(Failure::Store { model: job.load.settings.name.clone(), id, why });
         }
@@ -212,16 +212,14 @@ impl KeptStages for Table {
     }
 }
 
-impl Table {
-    /// Lets the store say which state it has of a sequence whose last write failed, unless it is being asked already.
-    fn look(&mut self, id: &Id, load: &LoadedModel) {
-        let Some(kept) = self.kept.get_mut(id) else { return };
-        let Some(WriteDoubt::Unread(failed)) = &mut kept.doubt else { return };
-        if !std::mem::replace(&mut failed.is_asked, true) {
-            let key = TierKey::new(&load.settings.name, id);
-            let task = LookTask { key, incarnation: kept.incarnation, load: load.key };
-            self.actions.rare().to_store.push(StoreAction::Look(task));
-        }
+/// Lets the store say which state it has of a sequence whose last write failed, unless it is being asked already.
+fn look(table: &mut Table, id: &Id, load: &LoadedModel) {
+    let Some(kept) = table.kept.get_mut(id) else { return };
+    let Some(WriteDoubt::Unread(failed)) = &mut kept.doubt else { return };
+    if !std::mem::replace(&mut failed.is_asked, true) {
+        let key = TierKey::new(&load.settings.name, id);
+        let task = LookTask { key, incarnation: kept.incarnation, load: load.key };
+        table.actions.rare().to_store.push(StoreAction::Look(task));
     }
 }
 
