@@ -163,7 +163,7 @@ fn seal_reply(table: &mut Table, now: Time, req: Req) -> Option<Event> {
     if let Some(written) = written_as(table, &row) {
         written.replies += 1;
     }
-    write(table, &load, tier, SealWaiting::Reply(req), vec![(row, state)]);
+    write(table, &load, tier, SealWaiting::Reply(req), vec![(SealingRow { req, ..row }, state)]);
     None
 }
 
@@ -294,12 +294,13 @@ pub(in crate::model::sequences) fn sealed(
     if let (SealWaiting::Reply(_), Some(written)) = (&waiting, rows.first().and_then(|row| written_as(table, row))) {
         written.replies = written.replies.saturating_sub(1);
     }
-    let replied = matches!(waiting, SealWaiting::Reply(_));
-    let mut refused = Vec::new();
-    if !matches!(waiting, SealWaiting::Nothing) {
-        let failed = failed.iter().filter_map(|of| Some((rows.get(of.place)?, of)));
-        refused.extend(failed.map(|(row, of)| (row, of, rollback::decide(table, now, row, (of.why, replied)))));
-    }
+    let decide = |(row, of): (&SealingRow, &UnstoredState)| match waiting {
+        // A failed START leaves nothing to go on from, and its request is not in the table.
+        SealWaiting::Nothing | SealWaiting::FailedStart(_) => of.why,
+        SealWaiting::Reply(_) => rollback::decide(table, now, row, (of.why, true)),
+        SealWaiting::Batch(_) | SealWaiting::Posted(_) => rollback::decide(table, now, row, (of.why, false)),
+    };
+    let refused = refusals(rows, failed, decide);
     let first = refused.first().copied();
     match waiting {
         SealWaiting::Nothing => {}
@@ -338,6 +339,19 @@ pub(in crate::model::sequences) fn sealed(
             }
         },
     }
+}
+
+/// A state that was not stored: its row, why, and why its sequence leaves.
+type UnstoredRow<'a> = (&'a SealingRow, &'a UnstoredState, EndReason);
+
+/// The states that were not stored.
+fn refusals<'a>(
+    rows: &'a [SealingRow],
+    failed: &'a [UnstoredState],
+    mut decide: impl FnMut((&SealingRow, &UnstoredState)) -> EndReason,
+) -> Vec<UnstoredRow<'a>> {
+    let failed = failed.iter().filter_map(|of| Some((rows.get(of.place)?, of)));
+    failed.map(|(row, of)| (row, of, decide((row, of)))).collect()
 }
 
 /// Notes the failure for the client of the request whose own state was not stored. Requests behind it find that their sequence has left.
