@@ -245,7 +245,9 @@ const WHAT_VALUES_MEAN: &str = "\n\
     * `reason` of `sequor_sequences_ended_total`: [troubleshooting](../troubleshoot.md#the-sequence-has-ended) explains each. One differs: `never_started`\n  \
     counts STARTs that failed.\n\
     * `sequor_sequences_moved_total` counts sequences that moved to the store ([restarts](../restarts.md#more-sequences-than-memory)) or to a new version\n  \
-    (`[reload] then = \"carry\"`). A sequence that goes on counts as started again: started less ended less moved is the number of live ones.\n\
+    (`[reload] then = \"carry\"`). `sequor_sequences_rolled_back_total` counts those that went back to [their last stored\n  \
+    state](../restarts.md#if-a-state-cannot-be-written). A sequence that goes on counts as started again: started less ended, moved and rolled back is the\n  \
+    number of live ones.\n\
     * `hook` is the function of the plug-in that was called (the contracts are in `wit/0.1.0/`).\n\
     * `reason` of `sequor_plugin_traps_total` says what a plug-in did wrong. `trap`: it crashed. `time`, `memory`: it exceeded its limit. `index`: it\n  \
     answered with a candidate that does not exist. `repeat`: it named a candidate twice. `too_many`: it answered with more than a batch holds, or more\n  \

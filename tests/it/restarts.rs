@@ -76,6 +76,38 @@ async fn client(address: SocketAddr) -> Result<Client, Status> {
     connected.map_err(|e| Status::unavailable(e.to_string()))
 }
 
+/// The answer of a numbered step is stored with the state, so it finds no room. Without its number the step takes no more bytes than the one before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sequence_goes_on_after_a_step_that_a_full_store_refused() {
+    let (folder, model) = (kept("step"), STRATEGIES[0]);
+    let server = serve(folder.path());
+    let mut at = client(server.grpc).await.unwrap();
+    let next = |start| step(model, 7, String::new(), 5, start, false);
+    at.model_infer(next(true)).await.unwrap();
+    let limit = metric(&server, "sequor_store_bytes", &[]);
+    server.stop();
+    let call = Call::serve(folder.path().join("models"));
+    let call = call.arguments(["--state-dir".as_ref(), folder.path().join("state").as_os_str()]);
+    let server = call.arguments(["--state-disk-limit", &format!("{limit}B")]).start();
+    let mut at = client(server.grpc).await.unwrap();
+    for _ in 0..2 {
+        let refused = at.model_infer(numbered(next(false), 2)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+        assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "store_failed", "{refused:?}");
+        assert_eq!(refused.metadata().get("grpc-retry-pushback-ms").unwrap(), "1000", "{refused:?}");
+    }
+    let list = listed(&server, model);
+    assert!(list.split_whitespace().any(|word| word == "7"), "it waits in the store: {list}");
+    let answer = at.model_infer(next(false)).await.unwrap().into_inner();
+    assert_eq!(sum(&answer), Some(10));
+    assert_eq!(metric(&server, "sequor_sequences_rolled_back_total", &[model]), 2.0);
+    server.stop();
+    let server = serve(folder.path());
+    let mut at = client(server.grpc).await.unwrap();
+    let answer = at.model_infer(numbered(next(false), 3)).await.unwrap().into_inner();
+    assert_eq!(sum(&answer), Some(15), "there is room again");
+}
+
 /// Sends one step repeatedly until the current or the next server answers it.
 async fn answered(
     client: &mut Option<Client>,
@@ -172,9 +204,9 @@ async fn streams_at_pace_lose_no_step_over_a_planned_restart() {
 }
 
 /// The operators' list of sequences that wait for their next step.
-fn listed(server: &Server) -> String {
+fn listed(server: &Server, model: &str) -> String {
     let at = server.admin.unwrap().to_string();
-    let call = Call::sequor().arguments(["sequence", "list", "--model", "vad", "--resumable", "--server", &at]);
+    let call = Call::sequor().arguments(["sequence", "list", "--model", model, "--resumable", "--server", &at]);
     let ended = call.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     ended.stdout
@@ -217,7 +249,7 @@ async fn speech_outputs_over_restarts_equal_uninterrupted_ones_bit_for_bit() {
         assert_eq!(first.stop().code, Some(0));
         for part in [8..16, 16..24] {
             let server = serve(folder.path());
-            let listed = listed(&server);
+            let listed = listed(&server, "vad");
             let mut rows = listed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
             let row = rows.find(|row| row[0] == "2").unwrap_or_else(|| panic!("{listed}"));
             assert_eq!(row[1..3], [part.start.to_string().as_str(), "1"], "{listed}");

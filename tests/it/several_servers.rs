@@ -70,6 +70,12 @@ impl Redis {
         until("Redis answers", || self.ask("PING").is_some_and(|answer| answer.contains("PONG")));
     }
 
+    /// Stops it, or lets it go on.
+    fn signal(&self, signal: &str) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
     /// Ends it as a power failure would.
     fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
@@ -403,6 +409,54 @@ async fn a_server_that_loses_its_lease_is_not_ready_if_its_settings_ask_for_that
     assert_eq!(readiness(&strict).await, READY);
 }
 
+/// Redis hangs or is killed while the server has a step, for longer than the lease. It may or may not get the write of that step.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_whose_write_redis_did_not_confirm_is_sent_again_and_counts_once() {
+    for hangs in [true, false] {
+        let (folder, mut redis) = (repository("step"), Redis::start());
+        // Redis fails while a step waits, and another one behind it.
+        let_steps_wait(folder.path(), Duration::from_secs(1));
+        let [first, second] = ["a", "b"].map(|name| node(folder.path(), &redis, name, SHORT));
+        let (mut one, mut other, model) = (first.client().await, second.client().await, STRATEGIES[0]);
+        let request = |number| numbered(step(model, 7, String::new(), 5, number == 1, false), number);
+        for number in 1..=2 {
+            assert_eq!(sum(&infer(&mut one, request(number)).await.unwrap()), Some(5 * number as i32));
+        }
+        let send = |number| {
+            let (mut one, request) = (one.clone(), request(number));
+            tokio::spawn(async move { infer(&mut one, request).await })
+        };
+        let waiting = |requests: f64| metric(&first, "nv_inference_pending_request_count", &[model]) == requests;
+        let third = send(3);
+        until("the step waits", || waiting(1.0));
+        let fourth = send(4);
+        until("another one waits behind it", || waiting(2.0));
+        if hangs {
+            redis.signal("-STOP")
+        } else {
+            redis.kill()
+        }
+        for late in [third, fourth] {
+            let refused = late.await.unwrap().unwrap_err();
+            assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+            assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "store_failed", "{refused:?}");
+            assert!(refused.metadata().get("grpc-retry-pushback-ms").is_some_and(|wait| wait != "-1"), "{refused:?}");
+        }
+        let refused = infer(&mut one, request(3)).await.unwrap_err();
+        assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "store_failed", "Redis is away: {refused:?}");
+        if hangs {
+            redis.signal("-CONT")
+        } else {
+            redis.resume()
+        }
+        assert_eq!(sum(&retried(&mut one, &request(3)).await), Some(15));
+        assert_eq!(sum(&retried(&mut other, &request(4)).await), Some(20), "any server goes on with it");
+        assert_eq!(sum(&retried(&mut one, &request(5)).await), Some(25));
+        assert_eq!(metric(&first, "sequor_sequences_ended_total", &["reason=\"unsealed\""]), 0.0);
+        assert_eq!(metric(&first, "sequor_sequences_rolled_back_total", &[model]), 1.0);
+    }
+}
+
 /// The lease ends while the server has a step, and no other server wants the sequence.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sequence_dropped_without_a_lease_goes_on_from_its_last_stored_step() {
@@ -634,6 +688,10 @@ async fn no_step_is_lost_or_counted_twice_while_servers_and_redis_fail() {
         servers[1] = Some(server);
         serve_for_a_while();
         redis.kill();
+        if round == 1 {
+            // All leases end, and writes get no answer.
+            tokio::time::sleep(Duration::from_millis(2500)).await;
+        }
         redis.resume();
         serve_for_a_while();
         let ended = servers[2].take().unwrap().stop();

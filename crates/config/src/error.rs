@@ -34,9 +34,10 @@ pub enum Failure {
     /// The store failed. The sequence is unchanged.
     #[error("the store of sequences failed: {why}")]
     Store { model: String, id: Id, why: String },
-    /// The state after this request could not be stored, so its sequence ended. A START did not take effect.
+    /// The state after this request could not be stored. The sequence goes on from its last stored state (`goes_on`), or has ended. A START did
+    /// not take effect.
     #[error("the state of sequence {id} could not be stored: {why}")]
-    NotStored { model: String, id: Id, start: bool, fault: StoreFault, why: String },
+    NotStored { model: String, id: Id, start: bool, goes_on: bool, fault: StoreFault, why: String },
     /// The client has reached its maximum number of live sequences.
     #[error("{limit} live sequences of one client")]
     PeerSequences { model: String, id: Id, limit: u64 },

@@ -19,7 +19,7 @@ pub enum EndReason {
     Drained,
     /// Another node owns it now.
     Fenced,
-    /// Its state could not be made durable.
+    /// Its state could not be made durable, and the store has none from which it could go on.
     Unsealed,
     /// Its state left memory for the store, or returns there because no step of it has run. Its next step finds it there, so no tombstone
     /// is kept.
@@ -39,10 +39,13 @@ pub enum EndReason {
     DeviceLost,
     /// No slot was free in time. Stores keep the number of a reason, so a new one goes last.
     NoSlot,
+    /// The state after its last step could not be made durable. The store has an earlier state, from which its next step continues, so no
+    /// tombstone is kept.
+    RolledBack,
 }
 
 impl EndReason {
-    pub const ALL: [EndReason; 17] = [
+    pub const ALL: [EndReason; 18] = [
         EndReason::End,
         EndReason::Idle,
         EndReason::Restarted,
@@ -60,7 +63,13 @@ impl EndReason {
         EndReason::NotFinite,
         EndReason::DeviceLost,
         EndReason::NoSlot,
+        EndReason::RolledBack,
     ];
+
+    /// Whether the sequence has only left memory: its next step continues from the store, so clients hear of no end.
+    pub fn continues_from_store(self) -> bool {
+        matches!(self, EndReason::Spilled | EndReason::RolledBack)
+    }
 
     /// Whether the sequence may go on from a state that is kept outside its slot: this server lost the sequence, and no client ended it.
     pub fn leaves_stored_state(self) -> bool {

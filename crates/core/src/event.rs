@@ -90,7 +90,7 @@ pub enum Event {
         rows: Vec<RowEnd>,
     },
     /// Answers [`Effect::Seal`]: the states of this batch are durable, except for these requests. Each of them is refused, and its sequence
-    /// ends.
+    /// ends: for the reason of a [`Refusal::Ended`], or as [`EndReason::Unsealed`].
     Sealed(BatchId, Vec<(Req, Refusal)>),
     /// Answers [`Effect::Post`].
     Posted(Req),

@@ -79,6 +79,7 @@ faults! {
     MovedStillAdmitted,
     AdoptedBesideLive,
     LostInstanceRuns,
+    RolledBackEnds,
 }
 
 #[cfg(feature = "planted")]

@@ -80,14 +80,16 @@ impl Core {
         self.wake_if_over(flight.instance.load, out);
     }
 
-    /// Refuses a request whose state could not be made durable. No step may build on that state, so the sequence ends.
+    /// Refuses a request whose state could not be made durable. No step may build on that state, so the sequence ends, or leaves memory for the
+    /// state that the store has.
     fn unsealed(&mut self, now: Time, req: Req, refusal: Refusal, out: &mut Vec<Effect>) {
         self.tell_run(req, false, out);
         let Some(r) = self.reqs.remove(req) else { return };
-        out.push(Effect::Refuse { req, refusal, ended: r.seq.is_some() });
+        let why = if let Refusal::Ended(why) = refusal { why } else { EndReason::Unsealed };
+        out.push(Effect::Refuse { req, refusal, ended: r.seq.is_some() && has_ended(why) });
         self.turn_done(&r, false, out);
         if let Some(seq) = r.seq {
-            self.leave(now, seq, EndReason::Unsealed, Refusal::Ended(EndReason::Unsealed), out);
+            self.leave(now, seq, why, Refusal::Ended(why), out);
             self.complete(now, seq, out);
         }
     }
@@ -235,6 +237,11 @@ impl Core {
         }
         self.advance(now, seq, out);
     }
+}
+
+/// Whether a sequence whose state could not be made durable has ended for its client.
+pub(crate) fn has_ended(why: EndReason) -> bool {
+    !why.continues_from_store() || fault(Planted::RolledBackEnds)
 }
 
 /// The reason of the end of a sequence whose request failed and left no state.

@@ -107,8 +107,8 @@ impl Core {
     }
 
     fn refuse_queue(&mut self, seq: Seq, why: EndReason, refusal: Refusal, out: &mut Vec<Effect>) {
-        // If a sequence's state returns to the store, its next step continues it.
-        let ended = why != EndReason::Spilled && !fault(Planted::EndUntold);
+        // If the store has a state of the sequence, its next step continues from that.
+        let ended = !why.continues_from_store() && !fault(Planted::EndUntold);
         while let Some(s) = self.seqs.get_mut(seq) {
             let Some(ix) = self.req_links.pop_front(&mut s.queue) else { break };
             if fault(Planted::CancelForgetsOne) && s.queue.is_empty() {
@@ -125,7 +125,7 @@ impl Core {
         let Some(s) = self.seqs.get(seq) else { return };
         let Some(limit) = self.load(s.load).map(|l| l.spec.limits.tombstones) else { return };
         let why = if why == EndReason::Idle && fault(Planted::WrongReason) { EndReason::End } else { why };
-        if s.announced && why != EndReason::Spilled {
+        if s.announced && !why.continues_from_store() {
             self.tombstones.insert(s.id.clone(), s.born, Tombstone { why, at: now, step: s.step, idle: s.idle }, limit);
         }
     }

@@ -4,6 +4,7 @@ use crate::core::{Core, load_in};
 use crate::ending::EndReason;
 use crate::event::{Effect, Note, Preparation, Refusal};
 use crate::faults::{Planted, fault};
+use crate::finish::has_ended;
 use crate::ids::{Req, Seq};
 use crate::request::{RequestStage, RunPlan};
 use crate::request_meta::RequestMeta;
@@ -115,7 +116,7 @@ impl Core {
             None => self.answer_reply(req, out),
             Some(why) => {
                 let Some(r) = self.reqs.remove(req) else { return };
-                out.push(Effect::Refuse { req, refusal: Refusal::Ended(why), ended: true });
+                out.push(Effect::Refuse { req, refusal: Refusal::Ended(why), ended: has_ended(why) });
                 self.turn_done(&r, false, out);
                 if let Some(seq) = r.seq {
                     self.leave(now, seq, why, Refusal::of_end(why), out);

@@ -135,6 +135,28 @@ fn a_step_that_is_not_durable_yet_is_not_answered_again() {
 }
 
 #[test]
+fn a_sequence_that_is_rolled_back_leaves_memory_without_an_end() {
+    for why in [EndReason::RolledBack, EndReason::Unsealed] {
+        let mut rig = Rig::new(LoadSpec { stages: Stages { seal: true, ..Stages::default() }, ..spec(oldest(1), 1) });
+        rig.submit(1, true, false);
+        let first = rig.batch().unwrap();
+        rig.ran(&first);
+        rig.apply(Event::Sealed(first.id, Vec::new()));
+        let second = rig.submit(1, false, false);
+        let batch = rig.batch().unwrap();
+        rig.ran(&batch);
+        let behind = rig.submit(1, false, true);
+        rig.apply(Event::Sealed(batch.id, vec![(key(second), Refusal::Ended(why))]));
+        let refused = Some(&Err(Refusal::Ended(why)));
+        assert_eq!((rig.answers.get(&second), rig.answers.get(&behind)), (refused, refused));
+        assert_eq!((rig.ended.as_slice(), rig.usage().live), ([why].as_slice(), 0));
+        let is_end = why == EndReason::Unsealed;
+        assert_eq!(rig.ended_with.len(), if is_end { 2 } else { 0 }, "{why:?}");
+        assert_eq!(rig.core.tombstone(&Id::from(1)).is_some(), is_end, "{why:?}");
+    }
+}
+
+#[test]
 fn a_cancelled_step_is_expected_again_where_the_sequence_lives_on() {
     let mut rig = Rig::new(LoadSpec { cancel_ends: false, ..spec(oldest(1), 1) });
     rig.submit_with(1, true, false, counted(1));

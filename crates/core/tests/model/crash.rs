@@ -201,6 +201,30 @@ impl World {
         disk.writes.insert(batch, writes);
     }
 
+    /// The refusal of a request whose write has failed. If the store has a state of the same life, the sequence goes on from what the store
+    /// has. That may be the state of the failed write: the store may have done it all the same.
+    pub fn fails_to_write(&mut self, batch: BatchId, req: Req) -> Refusal {
+        let is_there = self.rng.percent(30);
+        let Some(disk) = &mut self.disk else { return Refusal::Failed(5) };
+        let write = disk.writes.get(&batch).and_then(|rows| rows.iter().find(|write| write.req == req)).cloned();
+        let Some(write) = write else { return Refusal::Failed(5) };
+        let of_life = |of: &Kept| (of.incarnation, of.life) == (write.kept.incarnation, write.kept.life);
+        if !disk.kept.get(&write.id).is_some_and(of_life) {
+            return Refusal::Failed(5);
+        }
+        // An older sequence of the id may live on another version. A driver rolls back only a sequence that is alone.
+        if self.refer.seqs.iter().filter(|s| s.id == write.id).count() > 1 {
+            return Refusal::Failed(5);
+        }
+        let name = if is_there { "rolled back to a write that failed" } else { "rolled back" };
+        if is_there {
+            disk.write(&write);
+            disk.durable.remove(&req);
+        }
+        count(&mut self.counts.prepared, name, 1);
+        Refusal::Ended(EndReason::RolledBack)
+    }
+
     /// Handles a batch that is durable except for the failed rows.
     pub fn seal_ends(&mut self, batch: BatchId, failed: Vec<(Req, Refusal)>) -> Checked {
         if let Some(disk) = &mut self.disk {
@@ -350,7 +374,9 @@ impl World {
                         disk.gone.insert(incarnation);
                         disk.forgets.push((id, incarnation));
                     }
-                    EndReason::Spilled if !disk.stale.contains(&n) && disk.has(&id, incarnation) => {
+                    EndReason::Spilled | EndReason::RolledBack
+                        if !disk.stale.contains(&n) && disk.has(&id, incarnation) =>
+                    {
                         let kept = disk.kept.get(&id).copied();
                         disk.resumable.extend(kept.map(|kept| (id, kept)));
                     }

@@ -104,6 +104,8 @@ impl Outcome {
             "resumed after it left memory",
             "answered again by the store",
             "a batch sealed in part",
+            "rolled back",
+            "rolled back to a write that failed",
         ];
         let mut rare = self.rare_of(&all, least);
         rare.extend(EndReason::ALL.iter().zip(self.ended).find_map(|(why, n)| {

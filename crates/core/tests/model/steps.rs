@@ -137,8 +137,8 @@ impl World {
                 let batch = self.seals.swap_remove(self.rng.index(self.seals.len()));
                 let most = if self.winding_down { 0 } else { self.taste.fails };
                 let all = self.refer.sealing(batch);
-                let failing = all.iter().filter(|_| self.rng.percent(most));
-                let failed: Vec<_> = failing.map(|req| (*req, Refusal::Failed(5))).collect();
+                let failing: Vec<Req> = all.iter().copied().filter(|_| self.rng.percent(most)).collect();
+                let failed: Vec<_> = failing.into_iter().map(|req| (req, self.unsealed(batch, req))).collect();
                 if !failed.is_empty() && failed.len() < all.len() {
                     count(&mut self.counts.prepared, "a batch sealed in part", 1);
                 }
@@ -151,7 +151,10 @@ impl World {
             5 if !self.replies.is_empty() => {
                 let req = self.replies.swap_remove(self.rng.index(self.replies.len()));
                 let fails = self.rng.percent(self.taste.fails) && !self.winding_down;
-                let failed = fails.then_some(*self.rng.pick(&[EndReason::Unsealed, EndReason::Fenced]));
+                // The store of a history with crashes keeps no states of replies.
+                let all = [EndReason::Unsealed, EndReason::Fenced, EndReason::RolledBack];
+                let all = if self.disk.is_some() { &all[..2] } else { &all };
+                let failed = fails.then_some(*self.rng.pick(all));
                 let name = if fails { "a reply that is not durable" } else { "a reply made durable" };
                 count(&mut self.counts.prepared, name, 1);
                 self.apply(Event::Replied(req, failed))
@@ -164,6 +167,16 @@ impl World {
             }
             _ => self.time_passes(),
         }
+    }
+
+    /// The refusal of a request whose state could not be made durable.
+    fn unsealed(&mut self, batch: BatchId, req: Req) -> Refusal {
+        if self.disk.is_some() {
+            return self.fails_to_write(batch, req);
+        }
+        let ended = [EndReason::Unsealed, EndReason::Fenced, EndReason::RolledBack].map(Refusal::Ended);
+        let [unsealed, fenced, rolled_back] = ended;
+        *self.rng.pick(&[Refusal::Failed(5), unsealed, fenced, rolled_back])
     }
 
     pub fn prepares(&mut self, req: Req, seq: Option<Seq>) -> Checked {

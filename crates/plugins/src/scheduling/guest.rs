@@ -68,7 +68,8 @@ fn code(why: EndReason) -> u64 {
         EndReason::Evicted | EndReason::Spilled => 5,
         EndReason::Drained => 6,
         EndReason::Fenced => 7,
-        EndReason::Unsealed => 8,
+        // Its state could not be written. Whether the store has an earlier one makes no difference to a plug-in.
+        EndReason::Unsealed | EndReason::RolledBack => 8,
         // Ended from outside.
         EndReason::Admin | EndReason::Member => 9,
         EndReason::Rejected => 10,

@@ -79,6 +79,7 @@ pub(crate) fn retry(failure: &Failure) -> Retry {
         | Failure::DeviceMemory { .. }
         | Failure::Store { .. }
         | Failure::NotStored { start: true, .. }
+        | Failure::NotStored { goes_on: true, .. }
         | Failure::PeerSequences { .. } => Retry::After(RETRY_AFTER),
         // The sequence has ended: the same step would find none.
         Failure::NotStored { .. } => Retry::Never,

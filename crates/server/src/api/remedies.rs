@@ -184,15 +184,15 @@ pub(crate) fn remedy(reason: &str, of: &str) -> Option<Remedy> {
     Some(Remedy { reason, advice: Cow::Borrowed(advice), settings: settings.iter().map(named).collect(), page })
 }
 
-/// What to do about a state that was not stored for this cause.
-pub(crate) fn not_stored(fault: StoreFault, of: &str) -> Option<Remedy> {
+/// What to do about a state that was not stored for this cause, if the reason is `unsealed` or `store_failed`.
+pub(crate) fn not_stored(reason: &str, fault: StoreFault, of: &str) -> Option<Remedy> {
     let (advice, setting) = match fault {
         StoreFault::Limit => ("the store is full: raise its limit", "state.disk_limit"),
         StoreFault::Disk => ("make room on the disk of state.dir", "state.dir"),
         StoreFault::Redis => ("Redis did not confirm the write: see the log, and maxmemory", "state.url"),
     };
     let settings = vec![NamedSetting { key: setting, file: SettingFile::Server.name(of) }];
-    Some(Remedy { advice: Cow::Borrowed(advice), settings, ..remedy("unsealed", of)? })
+    Some(Remedy { advice: Cow::Borrowed(advice), settings, ..remedy(reason, of)? })
 }
 
 /// What to do about a failure in this plug-in.
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn every_end_has_a_remedy() {
-        for why in EndReason::ALL.into_iter().filter(|why| *why != EndReason::Spilled) {
+        for why in EndReason::ALL.into_iter().filter(|why| !why.continues_from_store()) {
             let reason = ended_reason(why);
             assert_eq!(remedy(reason, "m").map(|remedy| remedy.reason), Some(reason));
         }
@@ -228,7 +228,8 @@ mod tests {
     #[test]
     fn a_state_that_was_not_stored_has_a_remedy_by_its_cause() {
         let of = |fault| {
-            let remedy = not_stored(fault, "m").unwrap();
+            let remedy = not_stored("store_failed", fault, "m").unwrap();
+            assert_eq!(remedy.reason, "store_failed");
             (remedy.advice.into_owned(), remedy.settings[0].key)
         };
         let all = [StoreFault::Limit, StoreFault::Disk, StoreFault::Redis].map(of);

@@ -49,7 +49,9 @@ pub fn status(failure: &Failure) -> Status {
             );
             (Code::Unavailable, text)
         }
-        Failure::NotStored { model, id, start, why, .. } => (Code::Unavailable, not_stored(model, id, *start, why)),
+        Failure::NotStored { model, id, start, goes_on, why, .. } => {
+            (Code::Unavailable, not_stored(model, id, (*start, *goes_on), why))
+        }
         Failure::PeerSequences { model, id, limit } => {
             let text = format!(
                 "sequence {id} of model '{model}' cannot start: this client has {limit} live sequences, the maximum of one client \
@@ -227,12 +229,16 @@ fn refused(refused: &Refused) -> (Code, String) {
     }
 }
 
-fn not_stored(model: &str, id: &Id, start: bool, why: &str) -> String {
-    let (what, next) = match start {
-        true => ("did not start", format!("retry after {}", span(RETRY_AFTER))),
-        false => ("ended", "send START".to_owned()),
+/// `start`: the request is a START. `goes_on`: the sequence goes on from its last stored state.
+fn not_stored(model: &str, id: &Id, (start, goes_on): (bool, bool), why: &str) -> String {
+    let retry = || format!("retry after {}", span(RETRY_AFTER));
+    let (what, next) = match (start, goes_on) {
+        (_, true) => ("goes on from its last stored state", retry()),
+        (true, false) => ("did not start", retry()),
+        (false, false) => ("ended", "send START".to_owned()),
     };
-    format!("sequence {id} of model '{model}' {what}: its state could not be stored ({why}); {next}")
+    let state = if goes_on { "the state after this request" } else { "its state" };
+    format!("sequence {id} of model '{model}' {what}: {state} could not be stored ({why}); {next}")
 }
 
 fn ended_by_policy(Refused { model, id, .. }: &Refused, code: u32) -> String {
@@ -369,6 +375,7 @@ fn past(why: EndReason) -> &'static str {
         EndReason::NotFinite => "was ended because its state became NaN or infinite",
         EndReason::DeviceLost => "was ended when the accelerator with its state failed",
         EndReason::NoSlot => "got no slot in time, and ended",
+        EndReason::RolledBack => "went back to its last stored state",
     }
 }
 

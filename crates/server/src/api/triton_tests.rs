@@ -90,14 +90,15 @@ fn store_cases() -> Vec<(&'static str, Failure)> {
                 why: why("state/sequences.redb: no space left on device"),
             },
         ),
-        ("not-stored-at-start", not_stored(&id, true)),
-        ("not-stored-ended", not_stored(&id, false)),
+        ("not-stored-at-start", not_stored(&id, true, false)),
+        ("not-stored", not_stored(&id, false, true)),
+        ("not-stored-ended", not_stored(&id, false, false)),
     ]
 }
 
-fn not_stored(id: &Id, start: bool) -> Failure {
-    let why = "state/sequences.redb: No space left on device".to_owned();
-    Failure::NotStored { model: "acc".to_owned(), id: id.clone(), start, fault: StoreFault::Disk, why }
+fn not_stored(id: &Id, start: bool, goes_on: bool) -> Failure {
+    let (model, why) = ("acc".to_owned(), "state/sequences.redb: No space left on device".to_owned());
+    Failure::NotStored { model, id: id.clone(), start, goes_on, fault: StoreFault::Disk, why }
 }
 
 fn refusal_cases() -> Vec<(&'static str, Refusal)> {

@@ -170,7 +170,7 @@ pub struct ModelMetrics {
     pub(super) instances_lost: Counter,
     pub(super) backlog_wait: Histogram,
     pub(super) sequences_started: Counter,
-    /// Sequences that ended, and those that moved ([`EndReason::Spilled`]), in the order of [`EndReason::ALL`].
+    /// Sequences that ended, and those that only left memory ([`EndReason::continues_from_store`]), in the order of [`EndReason::ALL`].
     pub(super) sequences_left: [Counter; EndReason::ALL.len()],
     pub(super) sequences_live: Gauge,
     pub(super) sequences_backlogged: Gauge,
@@ -348,10 +348,10 @@ impl ModelMetrics {
         self.pending.get()
     }
 
-    /// The number of ended sequences, by reason. Sequences that moved to the store do not count.
+    /// The number of ended sequences, by reason. Sequences that only left memory do not count.
     pub fn sequences_ended(&self) -> impl Iterator<Item = (EndReason, u64)> {
         let left = EndReason::ALL.into_iter().zip(self.sequences_left.iter().map(Counter::get));
-        left.filter(|(why, _)| *why != EndReason::Spilled)
+        left.filter(|(why, _)| !why.continues_from_store())
     }
 
     pub fn statistics(&self) -> Statistics {
@@ -396,6 +396,7 @@ pub const fn ended_reason(why: EndReason) -> &'static str {
         EndReason::NotFinite => "state_not_finite",
         EndReason::DeviceLost => "device_lost",
         EndReason::NoSlot => "backlog_timeout",
+        EndReason::RolledBack => "rolled_back",
     }
 }
 

@@ -397,7 +397,12 @@ mod tests {
         assert_eq!(value(&metrics, &format!("sequor_sequences_moved_total{labels}")), "1");
         assert_eq!(value(&metrics, &format!("sequor_sequences_live{labels}")), "0");
         assert_eq!(model.sequences_ended().map(|(_, n)| n).sum::<u64>(), 0);
-        assert!(!metrics.encode().contains("spilled"), "{}", metrics.encode());
+        model.sequence_started();
+        model.sequence_left(EndReason::RolledBack);
+        assert_eq!(value(&metrics, &format!("sequor_sequences_rolled_back_total{labels}")), "1");
+        assert_eq!(model.sequences_ended().map(|(_, n)| n).sum::<u64>(), 0);
+        let text = metrics.encode();
+        assert!(!text.contains("spilled") && !text.contains("reason=\"rolled_back\""), "{text}");
     }
 
     #[test]

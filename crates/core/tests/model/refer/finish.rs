@@ -65,7 +65,7 @@ impl Refer {
             return;
         }
         let r = self.reqs[req.ix as usize].take().expect("an open request");
-        self.out.extend(failed.map(|why| Out::Refuse(req, Refusal::Ended(why), true)));
+        self.out.extend(failed.map(|why| Out::Refuse(req, Refusal::Ended(why), why != EndReason::RolledBack)));
         self.turn_done(&r, failed.is_none());
         let seq = r.seq.filter(|n| self.alive(*n));
         if let (Some(why), Some(n)) = (failed, seq) {
@@ -226,10 +226,12 @@ impl Refer {
                 Some(refusal) => {
                     self.tell(req, false);
                     let r = self.reqs[req.ix as usize].take().expect("a sealing request");
-                    self.out.push(Out::Refuse(req, refusal, r.seq.is_some()));
+                    let why = if let Refusal::Ended(why) = refusal { why } else { EndReason::Unsealed };
+                    let ended = r.seq.is_some() && why != EndReason::RolledBack;
+                    self.out.push(Out::Refuse(req, refusal, ended));
                     self.turn_done(&r, false);
                     if let Some(n) = r.seq {
-                        self.leave(now, n, EndReason::Unsealed, Refusal::Ended(EndReason::Unsealed));
+                        self.leave(now, n, why, Refusal::Ended(why));
                         self.complete(now, n);
                     }
                 }

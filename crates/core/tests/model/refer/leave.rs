@@ -61,7 +61,8 @@ impl Refer {
             if let Some(r) = self.reqs[req.ix as usize].take() {
                 self.turn_done(&r, false);
             }
-            self.out.push(Out::Refuse(req, refusal, why != EndReason::Spilled));
+            let ended = !matches!(why, EndReason::Spilled | EndReason::RolledBack);
+            self.out.push(Out::Refuse(req, refusal, ended));
         }
     }
 
@@ -70,7 +71,8 @@ impl Refer {
         let s = self.seq(n);
         let limit = self.loads[s.load].spec.limits.tombstones as usize;
         let younger = self.stones.iter().any(|x| x.id == s.id && x.n > n);
-        if !s.announced || limit == 0 || younger || why == EndReason::Spilled {
+        let goes_on = matches!(why, EndReason::Spilled | EndReason::RolledBack);
+        if !s.announced || limit == 0 || younger || goes_on {
             return;
         }
         let stone = Tombstone { why, at: Time(now), step: s.step, idle: s.idle.map(Duration::from_nanos) };

@@ -60,12 +60,12 @@ pub struct BatchToSeal {
     pub states: Vec<StateToSeal>,
 }
 
-/// A state of a batch that is not durable. If an answer waits for it, its sequence ends.
+/// A state of a batch that is not durable. If an answer waits for it, its sequence ends, or goes back to the state that the store has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnstoredState {
     /// Its place in the batch.
     pub place: usize,
-    /// Why its sequence ends.
+    /// Why its sequence ends, if it does not go back.
     pub why: EndReason,
     pub fault: StoreFault,
     /// The error of the store.

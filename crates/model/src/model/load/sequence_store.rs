@@ -14,8 +14,8 @@ use crate::config::model::settings::DurabilityWhen;
 use crate::error::StoreFault;
 use crate::model::runtime::Clock;
 use crate::state::tier::{
-    AfterTake, ClosedTask, EndedState, FailedChanges, GroupWriter, SharedHost, SharedStore, StateHead, Successions,
-    TakenState, Tier, TierChange, TierError, TierKey, TierUsage, VersionDigest, task_panicked,
+    AfterTake, ClosedTask, EndedState, FailedChanges, FoundHead, GroupWriter, SharedHost, SharedStore, StateHead,
+    Successions, TakenState, Tier, TierChange, TierError, TierKey, TierUsage, VersionDigest, task_panicked,
 };
 use crate::sync::Mutex;
 
@@ -205,6 +205,29 @@ impl SequenceStore {
         self.writer.tier().head(key)
     }
 
+    /// The facts about the stored state of a sequence, if any. `None` if they are not known ([`Tier::known`]). Does not wait for the disk.
+    pub(in crate::model) fn known(&self, key: &TierKey) -> Option<Option<Arc<StateHead>>> {
+        self.writer.tier().known(key)
+    }
+
+    /// Whether this stored state is of a sequence here with this incarnation.
+    pub(in crate::model) fn is_of(&self, key: &TierKey, head: &StateHead, incarnation: u64) -> bool {
+        self.writer.tier().is_of(key, head, incarnation)
+    }
+
+    /// Queues a look at the state that the store has of this incarnation of a sequence, as [`StateTier::seal`] queues states.
+    pub(in crate::model) fn queue_look(
+        &self,
+        key: TierKey,
+        incarnation: u64,
+        done: impl FnOnce(FoundHead) + Send + 'static,
+    ) -> Option<ClosedTask> {
+        let (tier, of) = (Arc::clone(self.writer.tier()), key.clone());
+        self.writer.queue_look(key, move |found| {
+            done(found.map(|head| head.filter(|head| tier.is_of(&of, head, incarnation))));
+        })
+    }
+
     pub fn usage(&self) -> TierUsage {
         self.writer.tier().usage()
     }
@@ -315,6 +338,8 @@ impl StateTier for SequenceStore {
     fn seal(&self, batch: BatchToSeal, sealed: Sealed) -> Option<ClosedTask> {
         let (model, tier, count) = (batch.model.clone(), Arc::clone(self.writer.tier()), batch.states.len());
         let waits = !batch.behind;
+        // The table decides whether a sequence goes on whose END could not be written. A failed START ends it in any case.
+        let owes = batch.states.iter().any(|state| state.forgets);
         let lines = Arc::clone(&self.unstored);
         let done = move |mut failed: FailedChanges| {
             failed.retain(|(place, _)| *place < count);
@@ -323,7 +348,7 @@ impl StateTier for SequenceStore {
             {
                 match waits {
                     true => {
-                        tracing::error!(model, count, %error, "states are not stored; their sequences are dropped");
+                        tracing::error!(model, count, %error, "states are not stored: their requests are refused, and sequences go on from their last stored states");
                     }
                     false => {
                         tracing::error!(model, count, %error, "states are not stored; those of earlier steps are kept");
@@ -338,7 +363,7 @@ impl StateTier for SequenceStore {
             let made = catch_unwind(AssertUnwindSafe(|| changes(&*tier, before, batch, running)));
             made.unwrap_or_else(|_| std::iter::repeat_with(|| Err(task_panicked())).take(count).collect())
         };
-        self.writer.queue_write(make, done)
+        if owes { self.writer.queue_write(make, done) } else { self.writer.queue_write_once(make, done) }
     }
 
     fn wake(&self) {

@@ -1,5 +1,6 @@
 //! A model's files and a store on disk, which several servers use in turn. The tests of restarts share this.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,6 +52,12 @@ pub(super) struct Machine {
 struct SlowDisk {
     is_held: Mutex<bool>,
     fails: AtomicBool,
+    /// Whether commits fail after the disk has done them.
+    fails_done: AtomicBool,
+    /// Whether a commit that fails may have been done, as far as the tier knows.
+    is_unsure: AtomicBool,
+    /// The heads from before such commits, until the tier looks again.
+    unsure: Mutex<HashMap<TierKey, Option<Arc<StateHead>>>>,
     /// Whether reads fail.
     fails_reads: AtomicBool,
     changed: Condvar,
@@ -71,12 +78,30 @@ impl SlowDisk {
 #[derive(Debug)]
 struct SlowTier(tier::DiskTier, Arc<SlowDisk>);
 
-impl Tier for SlowTier {
-    fn get(&self, key: &TierKey) -> FoundState {
+impl SlowTier {
+    fn check_reads(&self) -> Result<(), TierError> {
         if self.1.fails_reads.load(Ordering::Acquire) {
             return Err(TierError::Io { path: "the disk".to_owned(), what: "a bad sector".to_owned() });
         }
+        Ok(())
+    }
+}
+
+impl Tier for SlowTier {
+    fn get(&self, key: &TierKey) -> FoundState {
+        self.check_reads()?;
         self.0.get(key)
+    }
+
+    fn known(&self, key: &TierKey) -> Option<Option<Arc<StateHead>>> {
+        let is_sure = !self.1.unsure.lock().contains_key(key);
+        is_sure.then(|| self.0.known(key)).flatten()
+    }
+
+    fn look(&self, key: &TierKey) -> Result<Option<Arc<StateHead>>, TierError> {
+        self.check_reads()?;
+        self.1.unsure.lock().remove(key);
+        self.0.look(key)
     }
 
     fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError> {
@@ -87,16 +112,31 @@ impl Tier for SlowTier {
         }
         self.1.commits.fetch_add(1, Ordering::Release);
         drop(held);
-        if self.1.fails.load(Ordering::Acquire) {
+        let keys = || {
+            changes.iter().filter_map(|change| match change {
+                TierChange::Put { key, .. } | TierChange::Remove { key, .. } => Some(key),
+                _ => None,
+            })
+        };
+        let is_done = self.1.fails_done.load(Ordering::Acquire);
+        if is_done || self.1.fails.load(Ordering::Acquire) {
+            if is_done || self.1.is_unsure.load(Ordering::Acquire) {
+                self.1.unsure.lock().extend(keys().map(|key| (key.clone(), self.0.head(key))));
+            }
+            if is_done {
+                self.0.put_batch(changes)?;
+            }
             return Err(TierError::Io { path: "the disk".to_owned(), what: "no space left".to_owned() });
         }
+        keys().for_each(|key| _ = self.1.unsure.lock().remove(key));
         let states = changes.iter().filter(|change| matches!(change, TierChange::Put { .. })).count();
         self.1.states.fetch_add(states as u64, Ordering::Relaxed);
         self.0.put_batch(changes)
     }
 
     fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
-        self.0.head(key)
+        let unsure = self.1.unsure.lock().get(key).cloned();
+        unsure.unwrap_or_else(|| self.0.head(key))
     }
 
     fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
@@ -203,6 +243,23 @@ impl Machine {
     /// Fails the writes of the store, or lets them succeed.
     pub(super) fn fail_disk(&self, fails: bool) {
         self.disk.fails.store(fails, Ordering::Release);
+    }
+
+    /// Reports that each write of the store has failed, although it was done, or lets them succeed.
+    pub(super) fn fail_done(&self, fails: bool) {
+        self.disk.fails_done.store(fails, Ordering::Release);
+    }
+
+    /// Lets the store read again after a failed write before it says which state it has.
+    pub(super) fn be_unsure(&self) {
+        self.disk.is_unsure.store(true, Ordering::Release);
+    }
+
+    /// Lets the shared store refuse each write, or lets it write again.
+    pub(super) fn fill_redis(&self, is_full: bool) {
+        let limit = if is_full { "1" } else { "0" };
+        let redis = self.redis.as_ref().unwrap();
+        assert!(redis.ask(&format!("CONFIG SET maxmemory {limit}")).starts_with("+OK"));
     }
 
     /// Fails the reads of the store, or lets them succeed.

@@ -27,6 +27,7 @@ mod reloads;
 mod restarts;
 mod restarts_with_plugins;
 mod restarts_with_reloads;
+mod rollbacks;
 mod store_order;
 mod stores_under_pressure;
 mod tiers;

@@ -142,6 +142,54 @@ fn a_step_is_busy_until_its_reply_is_in_the_store() {
     );
 }
 
+/// A processor answers value 1001 without a run.
+#[test]
+fn a_step_that_cannot_be_stored_goes_on_from_the_stored_state_and_scratch() {
+    let machine = machine("step", processors::TOML, with_processors);
+    let server = machine.serve();
+    assert_eq!([server.sum(7, 5, start), server.sum(7, 1, |_| {})], [10_005, 20_006]);
+    for value in [1, 1001] {
+        machine.fail_disk(true);
+        let failed = server.send(7, value, |_| {}).unwrap_err();
+        assert!(matches!(failed, Failure::NotStored { goes_on: true, .. }), "{failed:?}");
+        assert_eq!(server.resumable(), [(sequor_core::Id::from(7), 2)], "{value}");
+        machine.fail_disk(false);
+    }
+    assert_eq!(server.sum(7, 1, |_| {}), 30_007, "its third call");
+    assert_eq!(server.sum(7, 1001, |_| {}), 1001);
+    assert_eq!(server.sum(7, 1, |_| {}), 40_008);
+}
+
+/// The state that a later step leaves contains what the reply left.
+#[test]
+fn a_reply_that_cannot_be_stored_ends_a_sequence_whose_later_step_has_run() {
+    let machine = machine("step", processors::TOML, with_processors);
+    let server = machine.serve();
+    server.sum(7, 5, start);
+    machine.hold_disk(true);
+    let wait_for = |step| {
+        while server.repository.live_sequences("sum").unwrap().iter().all(|live| live.step < step) {
+            std::thread::yield_now();
+        }
+    };
+    let reply = server.repository.submit(request(7, 1001, |_| {})).unwrap();
+    wait_for(2);
+    let later = server.repository.submit(request(7, 1, |_| {})).unwrap();
+    wait_for(3);
+    machine.fail_disk(true);
+    machine.hold_disk(false);
+    let outcome = |pending: Pending| {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pending).unwrap_err()
+    };
+    let failed = outcome(reply);
+    assert!(matches!(failed, Failure::NotStored { goes_on: false, .. }), "{failed:?}");
+    let failed = outcome(later);
+    assert!(!matches!(failed, Failure::NotStored { goes_on: true, .. }), "{failed:?}");
+    machine.fail_disk(false);
+    let gone = server.refusal(7, |_| {});
+    assert!(matches!(gone, Refusal::Unknown(Some(stone)) if stone.why == EndReason::Unsealed), "{gone:?}");
+}
+
 /// With `preserve_ordering` the answer of a reply waits for its turn, and later steps of its sequence run meanwhile.
 #[test]
 fn a_reply_that_leaves_late_does_not_overwrite_a_later_step_in_the_store() {

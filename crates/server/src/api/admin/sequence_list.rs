@@ -292,7 +292,8 @@ impl SequenceQuery {
             return refuse("reason and since are for sequences that have ended: add ended=true".to_owned());
         }
         let Some(reason) = &self.reason else { return Ok(()) };
-        let known = EndReason::ALL.map(ended_reason);
+        let ends = EndReason::ALL.into_iter().filter(|why| !why.continues_from_store());
+        let known: Vec<&str> = ends.map(ended_reason).collect();
         if known.contains(&reason.as_str()) {
             return Ok(());
         }

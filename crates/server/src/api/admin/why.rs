@@ -154,7 +154,7 @@ fn remedy_of(reason: &'static str, model: &str, row: &SequenceRow, history: &Seq
         _ => None,
     });
     let more = match (reason, plugin, fault, history.durable) {
-        ("unsealed" | "store_failed", _, Some(fault), _) => not_stored(fault, model),
+        ("unsealed" | "store_failed", _, Some(fault), _) => not_stored(reason, fault, model),
         ("plugin_failed", Some(plugin), ..) => plugin_failed(plugin, model),
         (NEVER_STARTED, _, _, Some(DurabilityWhen::Every(every))) if is_unknown => not_stored_yet(every.get(), model),
         _ => None,
@@ -390,8 +390,8 @@ mod tests {
         failed.ended.as_mut().unwrap().plugin = Some("i-python".to_owned());
         assert!(advice("plugin_failed", &failed, &none).contains("`sequor plugin logs i-python`"));
         let fault = StoreFault::Disk;
-        let failure =
-            Failure::NotStored { model: "m".to_owned(), id: Id::from(7), start: true, fault, why: String::new() };
+        let (model, id, why) = ("m".to_owned(), Id::from(7), String::new());
+        let failure = Failure::NotStored { model, id, start: true, goes_on: false, fault, why };
         let refusals = vec![PastRefusal { ago: Duration::ZERO, failure: Some(failure) }];
         let full = SequenceHistory { refusals, ..SequenceHistory::default() };
         assert_eq!(advice("unsealed", &ended("unsealed"), &full), "make room on the disk of state.dir");

@@ -134,6 +134,18 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// The facts about the stored state of a sequence. Does not wait for the disk.
     fn head(&self, key: &TierKey) -> Option<Arc<StateHead>>;
 
+    /// The facts about the stored state of a sequence, if any. `None` if the tier does not know what it has, because a write of the sequence
+    /// failed and may have been done all the same. Then [`Self::look`] finds out. Does not wait for the disk.
+    fn known(&self, key: &TierKey) -> Option<Option<Arc<StateHead>>> {
+        Some(self.head(key))
+    }
+
+    /// Reads the facts about the stored state of a sequence, if the tier does not know what it has. After that, an earlier write of the
+    /// sequence changes nothing any more. The file is not read.
+    fn look(&self, key: &TierKey) -> Result<Option<Arc<StateHead>>, TierError> {
+        Ok(self.head(key))
+    }
+
     /// Whether there may be a stored state of this sequence, or of one that began earlier. Does not wait for the disk.
     fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
         self.head(key).is_some_and(|head| head.incarnation <= incarnation)

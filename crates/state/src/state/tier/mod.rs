@@ -41,4 +41,4 @@ pub use shared::{
 };
 pub use succession::{Successions, VersionDigest};
 pub use trouble::StoreTrouble;
-pub use writer::{AfterTake, ClosedTask, FailedChanges, GroupWriter, TakenState, find, task_panicked};
+pub use writer::{AfterTake, ClosedTask, FailedChanges, FoundHead, GroupWriter, TakenState, find, task_panicked};

@@ -355,6 +355,31 @@ fn a_commit_that_reached_the_disk_and_failed_is_found_there_by_the_next_use() {
     assert_eq!(kept(&tier(&file, u64::MAX).unwrap()), after);
 }
 
+/// A failed commit may have changed nothing, or be in the file as a whole. The state of before it is never damaged.
+#[test]
+fn after_a_failed_commit_a_look_finds_the_state_of_before_or_after_it() {
+    for is_done in [false, true] {
+        let file = File::default();
+        let tier = tier(&file, u64::MAX).unwrap();
+        tier.put_batch(&[put(1, 1, 1, b"one"), put(2, 1, 1, b"two")]).unwrap();
+        let known = |id| tier.known(&key(id)).map(|head| head.map(|head| head.step));
+        match is_done {
+            true => file.0.lock().fails_late = true,
+            false => file.0.lock().fails = Some(io::ErrorKind::StorageFull),
+        }
+        tier.put_batch(&[put(1, 1, 2, b"one later")]).unwrap_err();
+        assert_eq!((known(1), known(2), known(3)), (None, Some(Some(1)), Some(None)));
+        let mut disk = file.0.lock();
+        (disk.fails, disk.fails_late) = (None, false);
+        drop(disk);
+        let found = tier.look(&key(1)).unwrap().unwrap();
+        assert_eq!((found.step, known(1)), (1 + u64::from(is_done), Some(Some(found.step))));
+        let text: &[u8] = if is_done { b"one later" } else { b"one" };
+        assert_eq!(tier.get(&key(1)).unwrap().unwrap(), (found, text.to_vec()));
+        assert_eq!(tier.look(&key(3)).unwrap(), None);
+    }
+}
+
 #[test]
 fn the_store_works_again_after_a_failed_write() {
     let file = File::default();

@@ -10,6 +10,7 @@
 //! - A taker gets the state that was read, and whether the store is as the taker asked. The commit itself does not count: a taker that
 //!   changes nothing does not fail with the disk. A taker whose change failed must not continue, because after a crash another request could
 //!   continue from the same state.
+//! - A looker gets what the store has after the commit.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -38,10 +39,27 @@ pub type FailedChanges = Vec<(usize, TierError)>;
 type MakeChanges = Box<dyn FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send>;
 type WhenWritten = Box<dyn FnOnce(FailedChanges) + Send>;
 type WhenTaken = Box<dyn FnOnce(TakenState) + Send>;
+type WhenLooked = Box<dyn FnOnce(FoundHead) + Send>;
+
+/// The facts about a stored state, if there is one.
+pub type FoundHead = Result<Option<Arc<StateHead>>, TierError>;
 
 enum WriterTask {
-    Write { make: MakeChanges, done: WhenWritten },
-    Take { key: TierKey, then: AfterTake, done: WhenTaken },
+    /// `owes`: whether the store tries failed changes again later, if they are of a kind that can be owed.
+    Write {
+        make: MakeChanges,
+        owes: bool,
+        done: WhenWritten,
+    },
+    Take {
+        key: TierKey,
+        then: AfterTake,
+        done: WhenTaken,
+    },
+    Look {
+        key: TierKey,
+        done: WhenLooked,
+    },
 }
 
 /// What the store does with a state after reading it.
@@ -69,7 +87,10 @@ pub struct TakenState {
 /// A task that waits for the end of the commit.
 enum WriterWaiting {
     /// The place of each change in the commit, or why it is not in the commit.
-    Writer { places: Vec<Result<usize, TierError>>, done: WhenWritten },
+    Writer {
+        places: Vec<Result<usize, TierError>>,
+        done: WhenWritten,
+    },
     Taker {
         key: TierKey,
         then: AfterTake,
@@ -77,6 +98,10 @@ enum WriterWaiting {
         /// The place of its change, if it needs one.
         place: Option<usize>,
         done: WhenTaken,
+    },
+    Looker {
+        key: TierKey,
+        done: WhenLooked,
     },
 }
 
@@ -97,12 +122,13 @@ impl ClosedTask {
     /// Calls the task's callback, with the error that the writer is closed.
     pub fn fail(self) {
         match self.task {
-            WriterTask::Write { make, done } => {
+            WriterTask::Write { make, done, .. } => {
                 done((0..make(&[]).len()).map(|n| (n, TierError::Closed)).collect());
             }
             WriterTask::Take { key, then, done } => {
                 done(then.outcome(&*self.tier, &key, Err(TierError::Closed), None));
             }
+            WriterTask::Look { done, .. } => done(Err(TierError::Closed)),
         }
     }
 }
@@ -188,7 +214,7 @@ impl GroupWriter {
         make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
         done: impl FnOnce(FailedChanges) + Send + 'static,
     ) {
-        self.send(WriterTask::Write { make: Box::new(make), done: Box::new(done) });
+        self.send(WriterTask::Write { make: Box::new(make), owes: true, done: Box::new(done) });
     }
 
     /// Same as [`Self::write`], and returns whether the writer is open. If it is closed, neither is called.
@@ -197,7 +223,8 @@ impl GroupWriter {
         make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
         done: impl FnOnce(FailedChanges) + Send + 'static,
     ) -> bool {
-        let is_open = self.queue.push(WriterTask::Write { make: Box::new(make), done: Box::new(done) }).is_ok();
+        let task = WriterTask::Write { make: Box::new(make), owes: true, done: Box::new(done) };
+        let is_open = self.queue.push(task).is_ok();
         self.wake();
         is_open
     }
@@ -209,7 +236,22 @@ impl GroupWriter {
         make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
         done: impl FnOnce(FailedChanges) + Send + 'static,
     ) -> Option<ClosedTask> {
-        self.queue_task(WriterTask::Write { make: Box::new(make), done: Box::new(done) })
+        self.queue_task(WriterTask::Write { make: Box::new(make), owes: true, done: Box::new(done) })
+    }
+
+    /// Same as [`Self::queue_write`], for changes that are not tried again later: if one fails, the caller decides what follows.
+    pub fn queue_write_once(
+        &self,
+        make: impl FnOnce(&[TierChange]) -> Vec<Result<TierChange, TierError>> + Send + 'static,
+        done: impl FnOnce(FailedChanges) + Send + 'static,
+    ) -> Option<ClosedTask> {
+        self.queue_task(WriterTask::Write { make: Box::new(make), owes: false, done: Box::new(done) })
+    }
+
+    /// Queues a look at the facts about a stored state ([`Tier::look`]), behind the changes that were queued before. As with
+    /// [`Self::queue_write`].
+    pub fn queue_look(&self, key: TierKey, done: impl FnOnce(FoundHead) + Send + 'static) -> Option<ClosedTask> {
+        self.queue_task(WriterTask::Look { key, done: Box::new(done) })
     }
 
     /// Same as [`Self::take`], for a caller that holds a lock which `done` takes. As with [`Self::queue_write`].
@@ -351,7 +393,7 @@ fn commit(
     tasks.into_iter().for_each(|task| gathered.add(tier, owed, task));
     let all_failed = || (0..gathered.changes.len()).map(|place| (place, task_panicked())).collect();
     let failed = call(|| gathered.write(tier, smaller)).unwrap_or_else(all_failed);
-    let GatheredChanges { changes, of_takers, waiting } = gathered;
+    let GatheredChanges { changes, unowed, waiting } = gathered;
     if !changes.is_empty() {
         // Before the callbacks: who learns of a failure finds it here.
         let of_store = failed.values().find(|error| **error != TierError::Fenced).or_else(|| failed.values().next());
@@ -377,12 +419,16 @@ fn commit(
                 let outcome = then.outcome(tier, &key, found, error);
                 call(|| done(outcome));
             }
+            WriterWaiting::Looker { key, done } => {
+                let found = call(|| tier.look(&key)).unwrap_or_else(|| Err(task_panicked()));
+                call(|| done(found));
+            }
         }
     }
     for (place, change) in changes.into_iter().enumerate() {
         if !failed.contains_key(&place) {
             owed.replaced_by(&change);
-        } else if can_be_owed(place, &change, &of_takers) {
+        } else if can_be_owed(place, &change, &unowed) {
             owed.add(tier, change);
         }
     }
@@ -392,29 +438,30 @@ fn commit(
 #[derive(Default)]
 struct GatheredChanges {
     changes: Vec<TierChange>,
-    /// Places of changes that follow a reading.
-    of_takers: HashSet<usize>,
+    /// Places of changes that follow a reading, or whose writer does not want them to be owed.
+    unowed: HashSet<usize>,
     waiting: Vec<WriterWaiting>,
 }
 
 /// Whether a change that fails now is tried again later.
-fn can_be_owed(place: usize, change: &TierChange, of_takers: &HashSet<usize>) -> bool {
+fn can_be_owed(place: usize, change: &TierChange, unowed: &HashSet<usize>) -> bool {
     let is_left_out =
         matches!(change, TierChange::Put { .. } | TierChange::NoteRunning { .. } | TierChange::Release { .. });
-    !is_left_out && !of_takers.contains(&place)
+    !is_left_out && !unowed.contains(&place)
 }
 
 impl GatheredChanges {
     fn add(&mut self, tier: &dyn Tier, owed: &OwedChanges, task: WriterTask) {
-        let GatheredChanges { changes, of_takers, waiting } = self;
+        let GatheredChanges { changes, unowed, waiting } = self;
         match task {
-            WriterTask::Write { make, done } => {
+            WriterTask::Write { make, owes, done } => {
                 let made = call(|| make(changes.as_slice())).unwrap_or_else(|| vec![Err(task_panicked())]);
                 let mut place = |change: Result<TierChange, TierError>| {
                     changes.push(change?);
                     Ok(changes.len() - 1)
                 };
-                let places = made.into_iter().map(&mut place).collect();
+                let places: Vec<_> = made.into_iter().map(&mut place).collect();
+                unowed.extend(places.iter().flatten().filter(|_| !owes));
                 waiting.push(WriterWaiting::Writer { places, done });
             }
             WriterTask::Take { key, then, done } => {
@@ -434,10 +481,11 @@ impl GatheredChanges {
                     _ => None,
                 };
                 let place = change.is_some().then_some(changes.len());
-                of_takers.extend(place);
+                unowed.extend(place);
                 changes.extend(change);
                 waiting.push(WriterWaiting::Taker { key, then, found, place, done });
             }
+            WriterTask::Look { key, done } => waiting.push(WriterWaiting::Looker { key, done }),
         }
     }
 
@@ -453,7 +501,7 @@ impl GatheredChanges {
             }
             Err(error) => error,
         };
-        let is_urgent = |(place, change): &(usize, &TierChange)| !can_be_owed(*place, change, &self.of_takers);
+        let is_urgent = |(place, change): &(usize, &TierChange)| !can_be_owed(*place, change, &self.unowed);
         let urgent = self.changes.iter().enumerate().filter(is_urgent).map(|(place, _)| place).collect();
         let mut failed = (0..self.changes.len()).map(|place| (place, error.clone())).collect();
         smaller.write(tier, &self.changes, urgent, &mut failed);

@@ -453,3 +453,44 @@ fn the_removal_of_a_state_whose_commit_failed_is_owed() {
     assert_eq!(store.ids(), [0; 0]);
     assert_eq!(kept(&tier(&file, u64::MAX).unwrap()), BTreeMap::new());
 }
+
+#[test]
+fn a_failed_removal_whose_writer_does_not_want_it_to_be_owed_is_not_tried_again() {
+    for owes in [true, false] {
+        let file = File::default();
+        let (store, writer) = picky(&file, 2, AT_ONCE);
+        store.fail(|changes| changes.iter().any(|change| matches!(change, TierChange::Remove { .. })));
+        let (sender, failed) = std::sync::mpsc::sync_channel(1);
+        let make = |_: &[TierChange]| vec![Ok(TierChange::Remove { key: key(1), incarnation: 1 })];
+        let done = move |failed: FailedChanges| sender.send(failed.len()).unwrap();
+        let closed = if owes { writer.queue_write(make, done) } else { writer.queue_write_once(make, done) };
+        assert!(closed.is_none());
+        writer.wake();
+        assert_eq!(failed.recv().unwrap(), 1);
+        store.fail(|_| false);
+        // An owed change is tried after each commit.
+        written(&writer, vec![put(3, 1, 1, b"state")]);
+        written(&writer, vec![put(3, 1, 2, b"state")]);
+        writer.close();
+        let left: Vec<u64> = kept(&tier(&file, u64::MAX).unwrap()).into_keys().collect();
+        assert_eq!(left, if owes { vec![2, 3] } else { vec![1, 2, 3] });
+    }
+}
+
+#[test]
+fn a_look_finds_what_the_changes_before_it_left() {
+    let file = File::default();
+    let (_store, writer) = picky(&file, 1, NOT_YET);
+    let held = hold_up(&writer);
+    writer.write(|_| vec![Ok(put(1, 1, 5, b"later"))], |_| {});
+    let (sender, found) = std::sync::mpsc::sync_channel(1);
+    assert!(writer.queue_look(key(1), move |found| sender.send(found).unwrap()).is_none());
+    drop(held);
+    writer.wake();
+    assert_eq!(found.recv().unwrap().unwrap().map(|head| head.step), Some(5));
+    writer.close();
+    let (sender, late) = std::sync::mpsc::sync_channel(1);
+    let closed = writer.queue_look(key(1), move |found| sender.send(found).unwrap()).unwrap();
+    closed.fail();
+    assert_eq!(late.recv().unwrap(), Err(TierError::Closed));
+}

@@ -42,6 +42,7 @@ pub(in crate::telemetry) struct Families {
     sequences_started: Family<Counter>,
     sequences_ended: Family<Counter>,
     sequences_moved: Family<Counter>,
+    sequences_rolled_back: Family<Counter>,
     sequences_live: Family<Gauge>,
     sequences_backlogged: Family<Gauge>,
     slots: Family<Gauge>,
@@ -115,6 +116,12 @@ impl Families {
                 r,
                 "sequor_sequences_moved_total",
                 "Sequences whose state has moved to the store or to a new version; they have not ended",
+                counter,
+            ),
+            sequences_rolled_back: family(
+                r,
+                "sequor_sequences_rolled_back_total",
+                "Sequences that left memory for their last stored state because the state after a step could not be stored; they have not ended",
                 counter,
             ),
             sequences_live: family(
@@ -210,6 +217,7 @@ impl Families {
             sequences_started: action.series(&self.sequences_started, &labels),
             sequences_left: EndReason::ALL.map(|why| match why {
                 EndReason::Spilled => action.series(&self.sequences_moved, &labels),
+                EndReason::RolledBack => action.series(&self.sequences_rolled_back, &labels),
                 _ => action.series(&self.sequences_ended, &with("reason", ended_reason(why))),
             }),
             sequences_live: action.series(&self.sequences_live, &labels),

@@ -120,7 +120,7 @@ fn claimed(model: &Arc<ModelScheduler>, id: &Id, outcome: Result<ClaimOutcome, C
             }
             if let Some(head) = head {
                 let until = left.or(head.idle).map_or(Time::NEVER, |left| model.now() + left);
-                let kept = KeptSequence { head, incarnation, until, unwritten: None };
+                let kept = KeptSequence { head, incarnation, until, unwritten: None, doubt: None };
                 let mut table = model.table.lock();
                 // As on one server, a stored sequence comes before a state that was given for its id.
                 let _unused = table.imports.remove(id);

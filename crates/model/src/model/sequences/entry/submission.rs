@@ -221,9 +221,10 @@ fn enqueue(
         return Ok(Enqueued::Moved(job));
     }
     if let Err(failure) = admit(model, &mut table, (&mut job, &mut submit), owner, now) {
-        let unneeded = std::mem::take(&mut table.actions.unneeded);
+        // The store may have to be asked about the sequence.
+        let actions = model.take_actions(&mut table, now);
         drop(table);
-        drop(unneeded);
+        model.act(actions, now);
         model.refusals.note(now, &job.id, &failure);
         return Err(failure);
     }

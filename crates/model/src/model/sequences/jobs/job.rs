@@ -379,6 +379,7 @@ impl Job {
         match refusal {
             // Only the request whose own state was not stored has one.
             Refusal::Ended(EndReason::Unsealed) => self.failure.take(),
+            Refusal::Ended(EndReason::RolledBack) => self.failure.take().or_else(|| self.went_back(refusal)),
             Refusal::Failed(_) | Refusal::Ended(EndReason::Member | EndReason::Spilled) => {
                 let by_processor = self.processed.as_mut().and_then(|processed| processed.refusal.take());
                 self.failure.take().or(by_processor).or_else(|| self.went_back(refusal))
@@ -387,11 +388,15 @@ impl Job {
         }
     }
 
-    /// The failure of a request whose sequence went back to the store before it could begin here. It may be sent again.
+    /// The failure of a request whose sequence went back to the store while it waited. It may be sent again.
     fn went_back(&self, refusal: &Refusal) -> Option<Failure> {
+        let why = match refusal {
+            Refusal::Ended(EndReason::Spilled) => "it went back to the store while this request waited",
+            Refusal::Ended(EndReason::RolledBack) => "the step before this request could not be stored",
+            _ => return None,
+        };
         let (model, id) = (self.load.settings.name.clone(), self.id.clone());
-        let why = "it went back to the store while this request waited".to_owned();
-        (*refusal == Refusal::Ended(EndReason::Spilled)).then_some(Failure::Store { model, id, why })
+        Some(Failure::Store { model, id, why: why.to_owned() })
     }
 }
 

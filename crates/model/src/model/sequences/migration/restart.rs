@@ -56,7 +56,7 @@ pub(in crate::model) fn keep(model: &Arc<ModelScheduler>, store: &SequenceStore)
     let until = |head: &StateHead| store.idle_left(head).map_or(Time::NEVER, |left| now + left);
     let waiting = |head: Arc<StateHead>| {
         let (incarnation, until) = (head.incarnation, until(&head));
-        KeptSequence { head, incarnation, until, unwritten: None }
+        KeptSequence { head, incarnation, until, unwritten: None, doubt: None }
     };
     let kept = kept.into_iter().map(|(id, head)| (id, waiting(head)));
     let mut table = model.table.lock();

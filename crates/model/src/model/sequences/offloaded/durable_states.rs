@@ -30,6 +30,8 @@ pub(in crate::model::sequences) struct WrittenSequence {
     pub(in crate::model::sequences) is_stale: bool,
     /// Number of answers without a run that leave once the store has the state as of their requests.
     pub(in crate::model::sequences) replies: u32,
+    /// Number of states that were handed to the store.
+    pub(in crate::model::sequences) writes: u64,
 }
 
 impl WrittenSequence {
@@ -41,7 +43,7 @@ impl WrittenSequence {
     ) -> WrittenSequence {
         let (incarnation, step) = resumed.unwrap_or_else(|| (durable.store.next_incarnation(), 0));
         let (interval, has_state) = (durable.interval(), resumed.is_some());
-        WrittenSequence { id, incarnation, interval, durable: step, has_state, is_stale: false, replies: 0 }
+        WrittenSequence { id, incarnation, interval, durable: step, has_state, is_stale: false, replies: 0, writes: 0 }
     }
 
     /// Records a START on the live id.

@@ -19,5 +19,6 @@ pub(in crate::model::sequences) use carried_sequences::{Carried, CarriedLoad, Gi
 pub(in crate::model::sequences) use durable_states::WrittenSequence;
 pub(in crate::model::sequences) use memory_waits::{MemoryWait, Spilling, WantedMemory};
 pub(in crate::model::sequences) use stored_sequences::{
-    Forgotten, KeptSequence, KeptStore, LOOK, ResumedState, StoreTask, StoreWork, UnwrittenFile,
+    FailedWrite, Forgotten, KeptSequence, KeptStore, LOOK, LookTask, ResumedState, StoreTask, StoreWork, UnwrittenFile,
+    WriteDoubt,
 };

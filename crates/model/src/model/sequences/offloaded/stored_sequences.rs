@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sequor_core::{Id, Req, RequestMeta, Seq, Time};
+use sequor_core::{Id, LoadId, Req, RequestMeta, Seq, Time};
 
 use crate::error::Failure;
 use crate::model::load::{LoadedModel, SequenceStore, UNRUN};
 use crate::processing::SequenceScratch;
-use crate::state::tier::{AfterTake, ClosedTask, EndedState, StateHead, TakenState, TierError, TierKey, VersionDigest};
+use crate::state::tier::{
+    AfterTake, ClosedTask, EndedState, FoundHead, StateHead, TakenState, TierError, TierKey, VersionDigest,
+};
 use crate::state::{answer_of, check_snapshot, scratch_of};
 use crate::sync::AtomicBool;
 use crate::tensor::Tensor;
@@ -28,6 +30,50 @@ pub(in crate::model::sequences) struct KeptSequence {
     pub(in crate::model::sequences) until: Time,
     /// Its file, until the store has written it.
     pub(in crate::model::sequences) unwritten: Option<Arc<UnwrittenFile>>,
+    /// What a failed write leaves open. Known on this server alone: another one reads what the store has.
+    pub(in crate::model::sequences) doubt: Option<WriteDoubt>,
+}
+
+/// What a failed write leaves open of a stored state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model::sequences) enum WriteDoubt {
+    /// The store has the last durable state or that of the failed write. No step continues until it is known which.
+    Unread(FailedWrite),
+    /// The store has the state of the failed write, although its step was refused. A client that numbers its steps repeats that step and gets
+    /// its answer. Another client would count the step twice.
+    Ahead,
+}
+
+/// A write of a sequence's state that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::model::sequences) struct FailedWrite {
+    /// The step that was refused.
+    pub(in crate::model::sequences) step: u64,
+    /// The last durable step before it.
+    pub(in crate::model::sequences) durable: u64,
+    /// Whether the step was an END, for which the store was to remove the state.
+    pub(in crate::model::sequences) end: bool,
+    /// Whether the store is being asked what it has.
+    pub(in crate::model::sequences) is_asked: bool,
+}
+
+impl FailedWrite {
+    /// The doubt that is left if the store has this state. `None` if the sequence cannot go on from it.
+    pub(in crate::model::sequences) fn doubt_about(&self, head: &StateHead) -> Option<Option<WriteDoubt>> {
+        // A state that is behind is continued only by clients that number their steps.
+        let is_known = head.step == self.durable || (head.behind && (self.durable..=self.step).contains(&head.step));
+        let is_ahead = head.step == self.step;
+        (is_known || is_ahead).then(|| (!is_known).then_some(WriteDoubt::Ahead))
+    }
+}
+
+/// The store's work for a sequence whose last write failed: it says which state it has.
+#[derive(Debug, Clone)]
+pub(in crate::model::sequences) struct LookTask {
+    pub(in crate::model::sequences) key: TierKey,
+    /// The incarnation of the sequence here.
+    pub(in crate::model::sequences) incarnation: u64,
+    pub(in crate::model::sequences) load: LoadId,
 }
 
 /// The file of a sequence that has left memory. Its bytes are counted until the store has it, or nothing needs it.
@@ -114,6 +160,16 @@ impl KeptStore {
         })
     }
 
+    /// Queues a look at the state that the store has of a sequence, under the lock of the table. `done` runs on the store's thread. Returns the
+    /// task if the store is closed.
+    pub(in crate::model::sequences) fn queue_look(
+        &self,
+        task: &LookTask,
+        done: impl FnOnce(FoundHead) + Send + 'static,
+    ) -> Option<ClosedTask> {
+        self.store.as_ref()?.queue_look(task.key.clone(), task.incarnation, done)
+    }
+
     /// Queues the removal of a sequence that has ended, under the lock of the table. `done` runs on the store's thread, with the error if that
     /// failed. Returns the task if the store is closed.
     pub(in crate::model::sequences) fn queue_forget(
@@ -143,6 +199,11 @@ impl KeptSequence {
         if self.head.behind && !counted {
             return Some(format!(
                 "it is as of step {step}, and later steps may have been answered; a step with its number (sequence_step) goes on from there"
+            ));
+        }
+        if self.doubt == Some(WriteDoubt::Ahead) && !counted {
+            return Some(format!(
+                "step {step} is stored, although it was refused because the store did not confirm it; a step with its number (sequence_step) goes on from there"
             ));
         }
         let mut takers = successors.into_iter().chain([own]);

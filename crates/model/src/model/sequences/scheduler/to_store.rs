@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use sequor_core::Time;
+
 use crate::model::load::{StateTier, UnstoredState};
-use crate::model::sequences::offloaded::{Forgotten, StoreTask};
-use crate::model::sequences::table::{DeferredActions, KeptStages, SealAction, StoreAction};
+use crate::model::sequences::offloaded::{Forgotten, LookTask, StoreTask};
+use crate::model::sequences::table::{DeferredActions, KeptStages, SealAction, SealWaiting, SealingRow, StoreAction};
 use crate::model::sequences::write_back::sealing;
 use crate::state::tier::ClosedTask;
 
@@ -25,6 +27,7 @@ pub(super) fn queue<H: ActionHost>(host: &Arc<H>, actions: &mut DeferredActions)
             }
             StoreAction::Take(task) => take(host, task),
             StoreAction::Forget(forgotten) => forget(host, forgotten),
+            StoreAction::Look(task) => look(host, &task),
         };
         actions.closed.extend(closed);
     }
@@ -35,10 +38,26 @@ fn seal<H: ActionHost>(host: &Arc<H>, SealAction { tier, waiting, rows, batch }:
     let host = Arc::downgrade(host);
     let sealed = move |failed: Vec<UnstoredState>| {
         if let Some(host) = host.upgrade() {
-            change(&host, |table, now| sealing::sealed(table, now, waiting, &rows, &failed));
+            apply_sealed(&host, waiting, &rows, &failed);
         }
     };
     tier.seal(batch, Box::new(sealed))
+}
+
+/// Applies the tier's report. Sequences whose states are not durable may be in the store from then on, and expire there.
+fn apply_sealed<H: ActionHost>(host: &Arc<H>, waiting: SealWaiting, rows: &[SealingRow], failed: &[UnstoredState]) {
+    if failed.is_empty() {
+        return change(host, |table, now| sealing::sealed(table, now, waiting, rows, failed));
+    }
+    host.kept_store().set_kept(true);
+    let mut due = Time::NEVER;
+    change(host, |table, now| {
+        sealing::sealed(table, now, waiting, rows, failed);
+        due = table.kept_due;
+    });
+    if due != Time::NEVER {
+        host.arm_timer(due);
+    }
 }
 
 /// Queues a request's task, which the store does on its own thread.
@@ -47,6 +66,16 @@ fn take<H: ActionHost>(host: &Arc<H>, task: StoreTask) -> Option<ClosedTask> {
     host.kept_store().queue_take(task, move |task, outcome| {
         if let Some(host) = weak.upgrade() {
             change(&host, |table, now| table.stored(now, task, outcome));
+        }
+    })
+}
+
+/// Queues a look at the state that the store has of a sequence.
+fn look<H: ActionHost>(host: &Arc<H>, task: &LookTask) -> Option<ClosedTask> {
+    let (weak, of) = (Arc::downgrade(host), task.clone());
+    host.kept_store().queue_look(task, move |found| {
+        if let Some(host) = weak.upgrade() {
+            change(&host, |table, now| table.looked(now, &of, found));
         }
     })
 }

@@ -76,6 +76,8 @@ pub(in crate::model::sequences) struct SealingRow {
     pub(in crate::model::sequences) seq: Seq,
     pub(in crate::model::sequences) incarnation: u64,
     pub(in crate::model::sequences) step: u64,
+    /// The number of this write among those of its sequence.
+    pub(in crate::model::sequences) write: u64,
 }
 
 /// States to hand to tiers before the lock is released.

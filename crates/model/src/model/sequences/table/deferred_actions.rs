@@ -9,7 +9,7 @@ use crate::executor::{AnswerBatch, ExecutorHandle};
 use crate::model::load::{LoadedModel, StateTier};
 use crate::model::sequences::ensembles::{MemberSequences, Reservation, SequenceHolder, StepOfFlow};
 use crate::model::sequences::jobs::{Job, LentRequest, PostTask, RecentRefusals};
-use crate::model::sequences::offloaded::{Forgotten, StoreTask};
+use crate::model::sequences::offloaded::{Forgotten, LookTask, StoreTask};
 use crate::recording::Recorder;
 use crate::scheduling::Decider;
 use crate::state::budget::Unneeded;
@@ -44,6 +44,8 @@ pub(in crate::model::sequences) enum StoreAction {
     Take(StoreTask),
     /// Removes the state of a sequence that has ended.
     Forget(Forgotten),
+    /// Finds out which state the store has after a failed write.
+    Look(LookTask),
 }
 
 /// The actions to carry out after the lock is released.

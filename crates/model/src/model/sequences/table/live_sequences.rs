@@ -115,6 +115,8 @@ pub(in crate::model::sequences) struct Live {
     pub(in crate::model::sequences) shared_id: Option<Id>,
     /// Whether another server owns it now.
     pub(in crate::model::sequences) is_fenced: bool,
+    /// Only while it leaves as [`EndReason::RolledBack`]: the stored state from which it goes on.
+    pub(in crate::model::sequences) rolls_back: Option<Box<KeptSequence>>,
 }
 
 impl Live {
@@ -149,6 +151,7 @@ impl Live {
             holder: job.in_ensemble.holder.take(),
             shared_id,
             is_fenced: false,
+            rolls_back: None,
             load,
         }
     }
@@ -176,7 +179,7 @@ impl Live {
     /// Records that it has ended. Takes its stored state, if the store must remove that.
     pub(super) fn take_obsolete(&mut self, why: EndReason) -> Option<WrittenSequence> {
         let stays =
-            why == EndReason::Spilled || why.leaves_stored_state() || (self.is_forgotten && why == EndReason::End);
+            why.continues_from_store() || why.leaves_stored_state() || (self.is_forgotten && why == EndReason::End);
         self.written.take().filter(|_| !stays)
     }
 

@@ -485,6 +485,10 @@ impl Table {
         if why == EndReason::Spilled {
             self.take_back(now, &mut live);
         }
+        let rolls_back = live.rolls_back.take().filter(|_| why == EndReason::RolledBack);
+        if let Some((kept, written)) = rolls_back.zip(live.written.as_ref()) {
+            self.keep_again(written.id.clone(), *kept);
+        }
         // A server that stops leaves the stored state. So does a START on the id of a stored sequence if it took no effect.
         let stays = self.stopping && why == EndReason::Drained;
         let obsolete = live.take_obsolete(why).filter(|of| !stays && !self.kept.contains_key(&of.id));

@@ -8,8 +8,10 @@ use sequor_core::{EndReason, Event, Id, LoadId, Preparation, Refusal, Req, Seq, 
 use crate::error::Failure;
 use crate::model::load::{LoadDurability, LoadedModel};
 use crate::model::sequences::jobs::Job;
-use crate::model::sequences::offloaded::{KeptSequence, LOOK, ResumedState, StoreTask, StoreWork};
-use crate::state::tier::{AfterTake, EndedState, TierKey};
+use crate::model::sequences::offloaded::{
+    KeptSequence, LOOK, LookTask, ResumedState, StoreTask, StoreWork, WriteDoubt,
+};
+use crate::state::tier::{AfterTake, EndedState, FoundHead, TierKey};
 
 use super::deferred_actions::StoreAction;
 use super::job_stage::JobStage;
@@ -30,6 +32,9 @@ pub(in crate::model::sequences) trait KeptStages {
 
     /// Applies the store's result for a request. If the request is over, no step continues from the state: it goes back, or is forgotten.
     fn stored(&mut self, now: Time, task: StoreTask, outcome: Result<ResumedState, Failure>);
+
+    /// Applies what the store has of a sequence whose last write failed. Only then its next step continues.
+    fn looked(&mut self, now: Time, task: &LookTask, found: FoundHead);
 
     /// Forgets stored sequences that have expired. Returns when to look again. The more sequences there are, the rarer are the looks.
     fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time;
@@ -60,6 +65,11 @@ impl KeptStages for Table {
             return Ok(());
         }
         let id = submit.id.clone();
+        if matches!(kept.doubt, Some(WriteDoubt::Unread(_))) {
+            look(self, &id, &job.load);
+            let why = "the write of its last step failed, and the store has not said yet which state it has".to_owned();
+            return Err(Failure::Store { model: job.load.settings.name.clone(), id, why });
+        }
         if let Some(why) = kept.misfit(&job.load, job.counted, self.successors(kept.version_digest())) {
             return Err(Failure::NotResumed { model: job.load.settings.name.clone(), id, why });
         }
@@ -148,6 +158,29 @@ impl KeptStages for Table {
         }
     }
 
+    fn looked(&mut self, now: Time, LookTask { key, incarnation, load }: &LookTask, found: FoundHead) {
+        let kept = self.kept.get_mut(&key.id).filter(|kept| kept.incarnation == *incarnation);
+        let Some(KeptSequence { head, doubt: doubt @ Some(WriteDoubt::Unread(_)), .. }) = kept else { return };
+        let Some(WriteDoubt::Unread(failed)) = doubt else { return };
+        failed.is_asked = false;
+        // The next step asks again. If another server has the sequence, it is dropped here anyway.
+        let Ok(found) = found else { return };
+        let failed = *failed;
+        match found.and_then(|found| Some((failed.doubt_about(&found)?, found))) {
+            Some((left, found)) => (*head, *doubt) = (found, left),
+            // A START has taken the id, and its own end is the one to remember.
+            None if self.core.find(&key.id, None).is_some() => {
+                self.kept.remove(&key.id);
+                self.forget(key.id.clone(), *incarnation);
+            }
+            None => {
+                // The write that was refused has removed the state.
+                let why = if failed.end { EndReason::End } else { EndReason::Unsealed };
+                drop_kept(self, now, Some(*load), &key.id, why);
+            }
+        }
+    }
+
     fn expire_kept(&mut self, now: Time, load: &Arc<LoadedModel>) -> Time {
         if now < self.kept_due {
             return self.kept_due;
@@ -176,6 +209,17 @@ impl KeptStages for Table {
                 self.core.remember(load, id, stone);
             }
         }
+    }
+}
+
+/// Lets the store say which state it has of a sequence whose last write failed, unless it is being asked already.
+fn look(table: &mut Table, id: &Id, load: &LoadedModel) {
+    let Some(kept) = table.kept.get_mut(id) else { return };
+    let Some(WriteDoubt::Unread(failed)) = &mut kept.doubt else { return };
+    if !std::mem::replace(&mut failed.is_asked, true) {
+        let key = TierKey::new(&load.settings.name, id);
+        let task = LookTask { key, incarnation: kept.incarnation, load: load.key };
+        table.actions.rare().to_store.push(StoreAction::Look(task));
     }
 }
 

@@ -13,6 +13,8 @@ use crate::model::sequences::offloaded::{RowToSeal, WrittenSequence};
 use crate::model::sequences::table::{JobStage, PendingSeals, SealAction, SealWaiting, SealingRow, StoreAction, Table};
 use crate::state::{SnapshotError, StateCopy, StateValues};
 
+use super::rollback;
+
 /// Refusal code for a load whose states must be durable and that has no tier.
 const NO_TIER: u32 = 2;
 
@@ -161,7 +163,7 @@ fn seal_reply(table: &mut Table, now: Time, req: Req) -> Option<Event> {
     if let Some(written) = written_as(table, &row) {
         written.replies += 1;
     }
-    write(table, &load, tier, SealWaiting::Reply(req), vec![(row, state)]);
+    write(table, &load, tier, SealWaiting::Reply(req), vec![(SealingRow { req, ..row }, state)]);
     None
 }
 
@@ -255,12 +257,13 @@ fn state_of_job(
     let owners = job.load.scratch_owners();
     let live = table.live_mut(seq)?;
     let scratch = owners.map(|names| (names, live.scratch.clone()));
-    let incarnation = live.written.as_mut().map_or(0, |written| {
+    let (incarnation, write) = live.written.as_mut().map_or((0, 0), |written| {
         written.has_state = true;
-        written.incarnation
+        written.writes += 1;
+        (written.incarnation, written.writes)
     });
     // The key of the request is not known here, and has no meaning once it is answered.
-    let row = SealingRow { req: Req::new(0, std::num::NonZeroU32::MIN), seq, incarnation, step };
+    let row = SealingRow { req: Req::new(0, std::num::NonZeroU32::MIN), seq, incarnation, step, write };
     let (end, forgets) = (false, false);
     let state = StateToSeal { id, incarnation, step, end, forgets, at, idle, copy, first, scratch, answer };
     Some((row, state))
@@ -272,7 +275,8 @@ fn written_as<'a>(table: &'a mut Table, row: &SealingRow) -> Option<&'a mut Writ
     written.filter(|written| written.incarnation == row.incarnation)
 }
 
-/// Applies the tier's result: the states are durable, except those at the failed places.
+/// Applies the tier's result: the states are durable, except those at the failed places. A sequence whose answer waits for a failed one ends,
+/// or goes back to the state that the store has ([`rollback`]).
 pub(in crate::model::sequences) fn sealed(
     table: &mut Table,
     now: Time,
@@ -290,58 +294,78 @@ pub(in crate::model::sequences) fn sealed(
     if let (SealWaiting::Reply(_), Some(written)) = (&waiting, rows.first().and_then(|row| written_as(table, row))) {
         written.replies = written.replies.saturating_sub(1);
     }
-    let why = failed.first().map_or(EndReason::Unsealed, |of| of.why);
-    let unsealed = Refusal::Ended(why);
-    let seq = rows.first().filter(|_| !failed.is_empty()).map(|row| row.seq);
+    let decide = |(row, of): (&SealingRow, &UnstoredState)| match waiting {
+        // A failed START leaves nothing to go on from, and its request is not in the table.
+        SealWaiting::Nothing | SealWaiting::FailedStart(_) => of.why,
+        SealWaiting::Reply(_) => rollback::decide(table, now, row, (of.why, true)),
+        SealWaiting::Batch(_) | SealWaiting::Posted(_) => rollback::decide(table, now, row, (of.why, false)),
+    };
+    let refused = refusals(rows, failed, decide);
+    let first = refused.first().copied();
     match waiting {
         SealWaiting::Nothing => {}
         SealWaiting::Batch(id) => {
-            let rows = failed.iter().filter_map(|of| Some((rows.get(of.place)?.req, of)));
-            let rows: Vec<(Req, &UnstoredState)> = rows.collect();
-            for (req, of) in &rows {
-                note_unstored(table, *req, Some(of));
-            }
-            let refused = rows.iter().map(|(req, of)| (*req, Refusal::Ended(of.why))).collect();
+            refused.iter().for_each(|(row, of, why)| note_unstored(table, row.req, of, *why));
+            let refused = refused.iter().map(|(row, _, why)| (row.req, Refusal::Ended(*why))).collect();
             table.apply(now, Event::Sealed(id, refused));
         }
         SealWaiting::Posted(req) => {
-            if let (Some(seq), Some(job)) = (seq, table.jobs.get_mut(req).and_then(JobStage::job_mut)) {
+            if let (Some((row, of, why)), Some(job)) = (first, table.jobs.get_mut(req).and_then(JobStage::job_mut)) {
                 let start = job.facts.start;
-                let refused = || job.load.refused(unsealed, job.id.clone(), start, now).into();
-                job.answer = Some(Err(failed.first().and_then(|of| unstored(job, of)).unwrap_or_else(refused)));
+                let refused = || job.load.refused(Refusal::Ended(why), job.id.clone(), start, now).into();
+                job.answer = Some(Err(unstored(job, of, why).unwrap_or_else(refused)));
                 job.set_refused(false);
-                table.apply(now, Event::End(seq, why));
+                if why == EndReason::RolledBack {
+                    // Whether the state that the store has contains this step may not be known yet. A capture takes what follows.
+                    job.captured = None;
+                }
+                table.apply(now, Event::End(row.seq, why));
             }
             table.apply(now, Event::Posted(req));
         }
         SealWaiting::Reply(req) => {
-            note_unstored(table, req, failed.first());
-            table.apply(now, Event::Replied(req, seq.map(|_| why)));
+            first.iter().for_each(|(_, of, why)| note_unstored(table, req, of, *why));
+            table.apply(now, Event::Replied(req, first.map(|(.., why)| why)));
         }
-        SealWaiting::FailedStart(mut job) => match seq {
+        SealWaiting::FailedStart(mut job) => match first {
             None => {
                 job.write.durable_step = table.durable_step(job.seq);
                 table.actions.released.push(job);
             }
-            Some(seq) => {
-                table.apply(now, Event::End(seq, why));
-                job.failure = failed.first().and_then(|of| unstored(&job, of));
-                table.actions.refused.push((job, unsealed, true));
+            Some((row, of, why)) => {
+                table.apply(now, Event::End(row.seq, why));
+                job.failure = unstored(&job, of, why);
+                table.actions.refused.push((job, Refusal::Ended(why), true));
             }
         },
     }
 }
 
-/// Notes the failure for the client of the request whose own state was not stored. Requests behind it find that their sequence has ended.
-fn note_unstored(table: &mut Table, req: Req, of: Option<&UnstoredState>) {
-    if let (Some(of), Some(job)) = (of, table.jobs.get_mut(req).and_then(JobStage::job_mut)) {
-        job.failure = unstored(job, of);
+/// A state that was not stored: its row, why, and why its sequence leaves.
+type UnstoredRow<'a> = (&'a SealingRow, &'a UnstoredState, EndReason);
+
+/// The states that were not stored.
+fn refusals<'a>(
+    rows: &'a [SealingRow],
+    failed: &'a [UnstoredState],
+    mut decide: impl FnMut((&SealingRow, &UnstoredState)) -> EndReason,
+) -> Vec<UnstoredRow<'a>> {
+    let failed = failed.iter().filter_map(|of| Some((rows.get(of.place)?, of)));
+    failed.map(|(row, of)| (row, of, decide((row, of)))).collect()
+}
+
+/// Notes the failure for the client of the request whose own state was not stored. Requests behind it find that their sequence has left.
+fn note_unstored(table: &mut Table, req: Req, of: &UnstoredState, why: EndReason) {
+    if let Some(job) = table.jobs.get_mut(req).and_then(JobStage::job_mut) {
+        job.failure = unstored(job, of, why);
     }
 }
 
-/// The failure of a request whose own state was not stored. `None` if another server has the sequence now.
-fn unstored(job: &Job, UnstoredState { why, fault, error, .. }: &UnstoredState) -> Option<Failure> {
+/// The failure of a request whose own state was not stored, and whose sequence leaves for this reason. `None` if another server has the
+/// sequence now.
+fn unstored(job: &Job, UnstoredState { fault, error, .. }: &UnstoredState, why: EndReason) -> Option<Failure> {
     let (model, id, start) = (job.load.settings.name.clone(), job.id.clone(), job.facts.start);
-    let failure = Failure::NotStored { model, id, start, fault: *fault, why: error.clone() };
-    (*why == EndReason::Unsealed).then_some(failure)
+    let goes_on = why == EndReason::RolledBack;
+    let failure = Failure::NotStored { model, id, start, goes_on, fault: *fault, why: error.clone() };
+    (why != EndReason::Fenced).then_some(failure)
 }

@@ -100,7 +100,7 @@ pub(in crate::model::sequences) fn leave<H: SpillHost>(
             let counter = Arc::clone(&table.spilling.unwritten);
             let unwritten = (!left.is_stored).then(|| Arc::new(UnwrittenFile::new(Bytes::clone(&left.file), &counter)));
             let (head, incarnation) = (Arc::clone(&left.head), left.head.incarnation);
-            table.keep_again(left.id.clone(), KeptSequence { head, incarnation, until, unwritten });
+            table.keep_again(left.id.clone(), KeptSequence { head, incarnation, until, unwritten, doubt: None });
             if !left.is_stored {
                 write(host, table, now, (left.id.clone(), Arc::clone(&left.head), Bytes::clone(&left.file)));
             }

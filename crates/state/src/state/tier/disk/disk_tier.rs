@@ -222,6 +222,19 @@ impl Tier for DiskTier {
         self.kept.lock().heads.get(key).cloned()
     }
 
+    fn known(&self, key: &TierKey) -> Option<Option<Arc<StateHead>>> {
+        let kept = self.kept.lock();
+        (!kept.unsure.contains(key)).then(|| kept.heads.get(key).cloned())
+    }
+
+    /// A commit is complete or absent, and the file is opened again after a failed one, so it has the state before that commit or the one
+    /// after it.
+    fn look(&self, key: &TierKey) -> Result<Option<Arc<StateHead>>, TierError> {
+        let _commit = self.commit.lock();
+        self.look_again(std::iter::once(key))?;
+        Ok(self.kept.lock().heads.get(key).cloned())
+    }
+
     fn may_have(&self, key: &TierKey, incarnation: u64) -> bool {
         let kept = self.kept.lock();
         kept.unsure.contains(key) || kept.heads.get(key).is_some_and(|head| head.incarnation <= incarnation)

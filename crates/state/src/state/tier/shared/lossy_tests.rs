@@ -253,6 +253,32 @@ fn a_write_that_arrives_after_its_state_was_read_again_does_nothing() {
 }
 
 #[test]
+fn what_a_write_without_an_answer_has_done_is_known_after_a_look() {
+    let (redis, link, one, other) = two(Duration::ZERO);
+    let tier = one.store.tier();
+    let (first, _) = one.held(7, true);
+    assert_eq!(tier.known(&key(7)), Some(None), "nothing is stored");
+    one.write(put(7, first, 1, None)).unwrap();
+    for (fault, stored) in [(LinkFault::Hold, 1), (LinkFault::DropReply, 2)] {
+        link.meet(fault, RecordScript::Commit);
+        assert!(is_unanswered(&one.write(put(7, first, 2, None))));
+        assert_eq!(tier.known(&key(7)), None);
+        assert_eq!(tier.look(&key(7)).unwrap().map(|head| head.step), Some(stored));
+        assert_eq!(tier.known(&key(7)).flatten().map(|head| head.step), Some(stored));
+    }
+    assert!(link.deliver(0));
+    assert_eq!(mark_of(&one, 7), Some(2), "the late write does nothing");
+    // Another server has taken the sequence over meanwhile.
+    link.meet(LinkFault::DropReply, RecordScript::Commit);
+    assert!(is_unanswered(&one.write(put(7, first, 3, None))));
+    forget_heartbeat(&redis, &one);
+    assert_eq!(other.held(7, false).1, 3);
+    assert_eq!(tier.look(&key(7)), Err(TierError::Fenced));
+    assert_eq!(tier.known(&key(7)), None);
+    assert_eq!((*one.host.lost.lock()).as_slice(), [key(7)]);
+}
+
+#[test]
 fn a_late_command_changes_nothing_that_came_after_it() {
     let (redis, link, one, other) = two(Duration::ZERO);
     let (first, _) = one.held(7, true);

@@ -127,6 +127,15 @@ impl SharedTier {
         Ok(lost)
     }
 
+    /// Asks Redis for the state of a sequence whose last write got no answer. That write does nothing any more if it arrives later.
+    fn settle(&self, key: &TierKey) -> Result<(), TierError> {
+        if self.held.unsure_epoch_of(key).is_some() {
+            let lost = self.recall(&mut self.link.lock(), &[key])?;
+            self.report_fenced(lost);
+        }
+        Ok(())
+    }
+
     /// Releases all sequences.
     fn leave(&self) -> Result<(), TierError> {
         let mut link = self.link.lock();
@@ -154,10 +163,7 @@ impl SharedTier {
 
 impl Tier for SharedTier {
     fn get(&self, key: &TierKey) -> FoundState {
-        if self.held.unsure_epoch_of(key).is_some() {
-            let lost = self.recall(&mut self.link.lock(), &[key])?;
-            self.report_fenced(lost);
-        }
+        self.settle(key)?;
         let Some(HeldRecord { head, blob, is_unsure, .. }) = self.held.get(key) else { return Ok(None) };
         if is_unsure {
             return Err(TierError::Checksum { step: head.map_or(0, |head| head.step) });
@@ -217,6 +223,17 @@ impl Tier for SharedTier {
 
     fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
         self.held.head_of(key)
+    }
+
+    fn known(&self, key: &TierKey) -> Option<Option<Arc<StateHead>>> {
+        self.held.get(key).filter(|of| !of.is_unsure).map(|of| of.head)
+    }
+
+    fn look(&self, key: &TierKey) -> Result<Option<Arc<StateHead>>, TierError> {
+        self.settle(key)?;
+        let HeldRecord { head, is_unsure, .. } = self.held.get(key).ok_or(TierError::Fenced)?;
+        let step = head.as_ref().map_or(0, |head| head.step);
+        if is_unsure { Err(TierError::Checksum { step }) } else { Ok(head) }
     }
 
     /// None: this server takes a sequence over once a request of it arrives.
