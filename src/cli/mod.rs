@@ -108,8 +108,20 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, cl
     }
     match remote::one_sequence::unnamed(innermost(&matches)) {
         None => Ok(matches),
-        Some(what) => Err(program().error(ErrorKind::MissingRequiredArgument, what)),
+        Some(what) => Err(command_of(&matches).error(ErrorKind::MissingRequiredArgument, what)),
     }
+}
+
+/// The command that runs. Its errors show its own usage.
+fn command_of(matches: &ArgMatches) -> Command {
+    let (mut program, mut at) = (program(), matches);
+    program.build();
+    let mut command = &program;
+    while let Some((name, inner)) = at.subcommand() {
+        let Some(found) = command.find_subcommand(name) else { break };
+        (command, at) = (found, inner);
+    }
+    command.clone()
 }
 
 /// The matches of the command that runs.
@@ -178,6 +190,8 @@ mod tests {
         for line in ["sequor why vad", "sequor sequence capture vad --to f", "sequor sequence drop --model vad"] {
             assert!(parsed(line).is_err(), "{line}");
         }
+        let error = parsed("sequor why --model vad").unwrap_err();
+        assert!(error.contains("there is no ID") && error.contains("Usage: sequor why"), "{error}");
         for line in ["sequor why vad/7", "sequor sequence capture --model vad 7 --to f", "sequor sequence list vad"] {
             assert!(parsed(line).is_ok(), "{line}");
         }

@@ -242,8 +242,14 @@ fn check_reports_the_cheaper_rows_setting_of_a_direct_model() {
     assert_eq!(code, Some(0));
     let rows = &found(&message, "ok")[0]["facts"]["dry_run"]["rows"];
     assert_eq!(rows["set"], "fixed", "{message}");
-    assert!([Value::Null, "fixed".into(), "compact".into()].contains(&rows["cheaper"]), "{message}");
-    assert!(rows["padding_us"].is_number() && rows["moving_us"].is_number(), "{message}");
+    // The smallest figures of several measurements, each of which has to agree with the advice.
+    let [padding, moving] = ["padding_us", "moving_us"].map(|cost| rows[cost].as_f64().expect("a figure"));
+    match &rows["cheaper"] {
+        Value::Null => {}
+        cheaper if cheaper == "fixed" => assert!(moving > padding, "{message}"),
+        cheaper if cheaper == "compact" => assert!(padding > moving, "{message}"),
+        other => panic!("{other}: {message}"),
+    }
 }
 
 #[test]

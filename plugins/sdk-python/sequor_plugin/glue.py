@@ -78,20 +78,24 @@ def told(call, hook):
 
 
 def words(error, hook=None):
-    """What was raised, and where in the author's own file: the innermost of its lines, or the hook whose answer is wrong."""
+    """What was raised, and where in the author's own file: the innermost of its lines, or the hook that cannot be called so or whose answer is wrong."""
     own = [place for name, place in _frames(error.__traceback__) if _is_authors(name)]
-    file, line = own[-1] if own else _defined(hook)
+    # Another error without a line of the author's is not about the hook.
+    of_hook = _defined(hook) if isinstance(error, TypeError) else ("", 0)
+    file, line = own[-1] if own else of_hook
     place = f" at {file.rsplit('/', 1)[-1]}:{line}" if file else ""
     return f"{type(error).__name__}: {error}{place}"
 
 
-_KIT = ("sequor_plugin", "componentize_py", "wit_world")
+# The last one has several modules, `componentize_py_runtime` among them.
+_KIT = ("sequor_plugin", "wit_world", "componentize_py")
 
 
 def _is_authors(module):
     """Whether this module is neither of this kit, nor of what stands around it in a component, nor of Python's library."""
     top = (module or "").split(".")[0]
-    return bool(top) and not top.startswith(_KIT) and top not in sys.stdlib_module_names
+    is_kit = top in _KIT or top.startswith("componentize_py_")
+    return bool(top) and not is_kit and top not in sys.stdlib_module_names
 
 
 def _defined(hook):

@@ -21,6 +21,9 @@ const AT_MOST: Duration = Duration::from_millis(400);
 /// A cost counts as lower only if the other one is at least so many times higher.
 const CLEARLY: f64 = 1.5;
 
+/// A measurement that takes longer is not repeated.
+const SLOW: Duration = Duration::from_secs(1);
+
 /// Maximum rows of the largest batch.
 const ROWS: u64 = 8;
 
@@ -90,9 +93,14 @@ pub(super) async fn measure(
     let most = (u64::from(version.slots) / u64::from(version.instances.max(1))).min(ROWS);
     let mut measured = Vec::with_capacity(MEASUREMENTS);
     for _ in 0..MEASUREMENTS {
+        let began = Instant::now();
         let fastest = fastest_runs(served, most, counts, sample).await?;
         let moving = moving(version.stored_bytes);
         measured.extend(padding(&fastest).map(|padding| RowMeasurement { padding, moving }));
+        // Runs that long outweigh the noise.
+        if began.elapsed() > SLOW {
+            break;
+        }
     }
     Ok(RowCosts::new(&measured, set))
 }

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 /// The arguments. A command that has them takes all three forms.
 pub(super) fn args() -> [Arg; 4] {
     [
-        Arg::new("of").value_name("MODEL").required(true).help("The model; or MODEL/ID, and no ID"),
+        Arg::new("of").value_name("MODEL").required_unless_present("model").help("The model; or MODEL/ID, and no ID"),
         Arg::new("id").value_name("ID").help("The sequence"),
         Arg::new("model").long("model").value_name("MODEL").help("The model; then ID is the only other name"),
         Arg::new("text").long("text").action(ArgAction::SetTrue).help("ID is a text, even if it reads as a number"),
@@ -66,6 +66,7 @@ mod tests {
         for (arguments, why) in [
             (&["vad"][..], "there is no ID"),
             (&["vad/"], "there is no ID"),
+            (&["--model", "vad"], "there is no ID"),
             (&["--model", "vad", "vad", "7"], "the model is named twice"),
         ] {
             let what = unnamed(&parsed(arguments)).unwrap();

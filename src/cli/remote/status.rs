@@ -10,6 +10,7 @@ use super::client::Client;
 use super::model::{VersionRow, versions_table};
 use super::sequence::OF_HASHES;
 use super::{args, print};
+use crate::api::audit::names_a_hash;
 use crate::cli::Failed;
 use crate::config::units::human;
 use crate::text::numbers::uptime;
@@ -120,7 +121,7 @@ impl ServerStatus {
             let refused = refused.as_ref().map_or_else(String::new, |why| format!("   refused: {why}"));
             let _ = writeln!(out, "{at}  {what} {on} by {by}{refused}");
         }
-        let has_hash = |change: &ChangeRow| change.what.starts_with("sequence ") && change.on.contains(" #");
+        let has_hash = |change: &ChangeRow| names_a_hash(&change.what, &change.on);
         if self.changes.iter().take(CHANGES).any(has_hash) {
             out += OF_HASHES;
         }

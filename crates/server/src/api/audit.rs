@@ -29,6 +29,11 @@ pub struct Change {
     pub refused: Option<String>,
 }
 
+/// Whether a change of a sequence names it by the hash of its id: `vad #9f…`, perhaps with a reason behind it.
+pub fn names_a_hash(what: &str, on: &str) -> bool {
+    what.starts_with("sequence ") && on.split(' ').nth(1).is_some_and(|id| id.starts_with('#'))
+}
+
 /// The latest changes of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(Mutex<VecDeque<Change>>);

@@ -23,7 +23,7 @@
 
 pub mod access;
 pub mod admin;
-pub(crate) mod audit;
+pub mod audit;
 pub(crate) mod body;
 pub mod body_error;
 pub mod caller;

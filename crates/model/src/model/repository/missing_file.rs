@@ -40,8 +40,8 @@ fn advice(path: &Path, version: &Path, key: &str) -> String {
             )
         }
         [only] => {
-            let name = only.display();
-            format!("The version directory has \"{name}\": set {key} in config.pbtxt to it, or rename it to {wanted}")
+            let name = only.to_string_lossy();
+            format!("The version directory has {name:?}: set {key} in config.pbtxt to it, or rename it to {wanted}")
         }
         several => {
             let names: Vec<PathBuf> = several.iter().map(|name| (*name).clone()).collect();
@@ -64,7 +64,7 @@ fn is_graph(name: &Path) -> bool {
 }
 
 fn listed(names: &[PathBuf]) -> String {
-    let shown: Vec<String> = names.iter().take(LISTED).map(|name| format!("\"{}\"", name.display())).collect();
+    let shown: Vec<String> = names.iter().take(LISTED).map(|name| format!("{:?}", name.to_string_lossy())).collect();
     let more = names.len().saturating_sub(LISTED);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     shown.join(", ") + &rest

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::status::{Server, StatusReport, VersionStatus};
+use crate::api::audit::names_a_hash;
 use crate::api::remedies::remedy;
 use crate::config::units::human;
 use crate::scheduling::report::{Attached, BindingState, Summary};
@@ -220,7 +221,7 @@ fn changes(out: &mut String, report: &StatusReport) {
         [&change.at, &change.by, change.what, &change.on, &refused.unwrap_or_default()].map(str::to_owned)
     };
     table(out, "Changes", ["AT", "BY", "WHAT", "ON", ""].map(text), report.changes.iter().map(cells));
-    if report.changes.iter().any(|change| change.what.starts_with("sequence ") && change.on.contains(" #")) {
+    if report.changes.iter().any(|change| names_a_hash(change.what, &change.on)) {
         out.push_str(OF_HASHES);
     }
 }
