@@ -10,6 +10,8 @@ use crate::config::server::{self, GivenFlags, Shown};
 use crate::server::reload;
 use crate::text::table;
 
+const WITHOUT_CERTIFICATES: &str = "without-certificates";
+
 const FLAGS: &str =
     "Takes every flag of `sequor serve`, with the same variables and settings file (--config FILE, or SEQUOR_CONFIG).
 A value that is empty is found by the server itself. Secrets are shown as ***.
@@ -26,13 +28,16 @@ pub(super) fn command() -> Command {
     let quiet = quiet.help(
         "Print nothing, and check the files of keys and certificates, too: the exit code is 3 if anything is wrong",
     );
+    let without =
+        Arg::new(WITHOUT_CERTIFICATES).long(WITHOUT_CERTIFICATES).action(ArgAction::SetTrue).requires("quiet");
+    let without = without.help("With --quiet: leave out the certificates and keys of tls.*, as a reload does");
     let of_serve = server::args().into_iter().chain(ovms_flags::args()).map(|arg| arg.hide(true));
     let show = Command::new("show").about("Print every setting of `sequor serve`, and start nothing");
     Command::new("config")
         .about("The settings of `sequor serve`: its flags, variables and file together")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(show.args([origin, quiet, remote::output()]).args(of_serve).after_help(FLAGS))
+        .subcommand(show.args([origin, quiet, without, remote::output()]).args(of_serve).after_help(FLAGS))
         .subcommands(remote::config::commands())
 }
 
@@ -50,7 +55,10 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
     let _repository = ovms::repository(matches, &mut given)?;
     let settings = settings::load(&given)?;
     if matches.get_flag("quiet") {
-        let faults = reload::faults(&settings);
+        let mut faults = reload::faults(&settings);
+        if !matches.get_flag(WITHOUT_CERTIFICATES) {
+            faults.extend(reload::tls_faults(&settings));
+        }
         return if faults.is_empty() { Ok(()) } else { Err(Failed::Configuration(faults.join("\nsequor: "))) };
     }
     let shown = launch::shown(&settings);

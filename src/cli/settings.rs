@@ -21,9 +21,16 @@ impl ProcessSettings {
         ProcessSettings { given: given.clone(), host: host::info(), descriptors: Descriptors::raise() }
     }
 
+    /// The same, before the sockets and other files of the server are open.
+    pub(super) fn before_start(given: &GivenFlags) -> ProcessSettings {
+        let before = ProcessSettings::new(given);
+        ProcessSettings { descriptors: before.descriptors.before_start(), ..before }
+    }
+
     /// Refuses to serve if the process may not even open the files for a few connections.
-    pub(super) fn check_descriptors(&self, connections: &Connections) -> Result<(), Failed> {
-        self.descriptors.too_few(connections).map_or(Ok(()), |why| Err(Failed::Configuration(why)))
+    pub(super) fn check_descriptors(&self, settings: &Settings) -> Result<(), Failed> {
+        let too_few = self.descriptors.too_few((&settings.connections, reserving(settings)));
+        too_few.map_or(Ok(()), |why| Err(Failed::Configuration(why)))
     }
 
     /// Lowers the limits of connections to the number of files that the process may open. Warns if settings do not fit each other.
@@ -31,7 +38,7 @@ impl ProcessSettings {
         if let Some(notice) = shortened_drain(settings.drain) {
             tracing::warn!("{notice}");
         }
-        settings.connections = fitted(self.descriptors, settings.connections);
+        settings.connections = fitted(self.descriptors, settings.connections, reserving(&settings));
         settings
     }
 }
@@ -50,11 +57,16 @@ impl SettingsSource for ProcessSettings {
     }
 }
 
+/// The number of listeners that have `connections.reserved` of their own.
+fn reserving(settings: &Settings) -> usize {
+    [settings.admin.enabled, settings.metrics.enabled].into_iter().filter(|is_on| *is_on).count()
+}
+
 /// Lowers the limits of connections to what the descriptors allow, with a warning.
-fn fitted(descriptors: Descriptors, wanted: Connections) -> Connections {
-    let (fitted, lowered) = descriptors.fit(wanted);
+fn fitted(descriptors: Descriptors, wanted: Connections, reserving: usize) -> Connections {
+    let (fitted, lowered) = descriptors.fit(wanted, reserving);
     if lowered {
-        let (limit, needed) = (descriptors.limit, descriptors.needed(&wanted, wanted.max));
+        let (limit, needed) = (descriptors.limit, descriptors.needed((&wanted, reserving), wanted.max));
         let (max, per_peer) = (fitted.max, fitted.per_peer);
         tracing::warn!(
             limit,
@@ -109,7 +121,7 @@ mod tests {
     fn the_limits_of_connections_are_shown_as_they_are_in_force() {
         let host = HostInfo { name: "here".to_owned(), memory: None };
         let settings = server::load(None, &|_| None, &GivenFlags::default(), &host).unwrap();
-        let descriptors = Descriptors { limit: 400, open: 10 };
+        let descriptors = Descriptors { limit: 400, open: 10, starting: 0 };
         let source = ProcessSettings { given: GivenFlags::default(), host, descriptors };
         let settings = source.fit(settings);
         let shown = source.shown(&settings);

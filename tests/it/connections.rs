@@ -39,6 +39,14 @@ fn a_server_that_may_open_too_few_files_does_not_start_and_says_how_many_it_need
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     let figures = ["this process may open 120 files (ulimit -n), and needs at least ", "connections.max = 8192 needs"];
     assert!(figures.iter().all(|figure| ended.stderr.contains(figure)), "{}", ended.stderr);
+    // With the number that it names, the server starts.
+    let (_, after) = ended.stderr.split_once("needs at least ").unwrap();
+    let least = after.split_once(':').unwrap().0.parse().unwrap();
+    assert!(least > 120, "{least}");
+    let server = Call::serve(models()).limited(least).start();
+    assert_eq!(get(server.metrics, "/metrics").0, 200);
+    let one_less = Call::serve(models()).limited(least - 1).end();
+    assert_eq!(one_less.code, Some(3), "{}", one_less.stderr);
 }
 
 /// Whether a client gets an answer on this connection.

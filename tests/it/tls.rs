@@ -142,3 +142,26 @@ fn certificates_are_checked_without_a_start() {
     );
     assert!(lines[2].starts_with("sequor: --tls-client-ca: tls.client_ca: "), "{text}");
 }
+
+/// A certificate that is new before its key must not hold up a reload, which does not open them.
+#[test]
+fn the_units_check_before_a_reload_does_not_open_certificates() {
+    let unit = fs::read_to_string(crate::server::root().join("deploy/sequor.service")).unwrap();
+    let program = "ExecReload=/opt/sequor/bin/sequor ";
+    let arguments = unit.lines().find_map(|line| line.strip_prefix(program)).unwrap();
+    let certificates = TestCertificates::new();
+    let [cert, key] = ["server.pem", "client.key"].map(|file| path(&certificates, file));
+    let check = |more: &str| {
+        let call = Call::sequor();
+        let folder = call.folder.path().to_owned();
+        let text = format!("{more}\n[tls]\ncert = \"{cert}\"\nkey = \"{key}\"\n");
+        fs::create_dir(folder.join("sequor")).unwrap();
+        fs::write(folder.join("sequor/sequor.toml"), text).unwrap();
+        let arguments = arguments.replace("%E", &folder.display().to_string());
+        let ended = call.arguments(arguments.split(' ')).end();
+        (ended.code, ended.stderr)
+    };
+    assert_eq!(check(""), (Some(0), String::new()));
+    let (code, text) = check("[auth]\nkeys_file = \"/nowhere\"");
+    assert!(code == Some(3) && text.contains("sequor.toml:2:1: auth.keys_file: "), "{text}");
+}

@@ -40,12 +40,32 @@ pub struct AcceptedEntries {
     pub left_out: Vec<Vec<String>>,
 }
 
-/// Checks every entry of the text against `T`. A faulty entry is left out, and the check goes on. `is_offered` is that of [`read_offering`].
+/// Maximum number of faults that are reported of one text. A text of another format has one in each line.
+const MOST_FAULTS: usize = 20;
+/// Maximum number of entries that are left out, also of those whose faults follow from others. The text is checked again after each.
+const MOST_LEFT_OUT: usize = 200;
+
+impl AcceptedEntries {
+    /// Ends the check of a text that has further faults. Nothing of it is accepted.
+    fn cut(mut self) -> AcceptedEntries {
+        let last = self.faults.iter().map(|fault| &fault.at).max_by_key(|at| (at.line, at.column));
+        let what = "and more: this file has further faults, which were not looked for".to_owned();
+        self.faults.push(Fault { at: last.cloned().unwrap_or_default(), code: code::PARSE, what });
+        self.left_out.push(Vec::new());
+        self
+    }
+}
+
+/// Checks every entry of the text against `T`. A faulty entry is left out, and the check goes on, up to a maximum number of faults.
+/// `is_offered` is that of [`read_offering`].
 pub fn accepted<T: DeserializeOwned>(path: &Path, text: &str, is_offered: &dyn Fn(&str) -> bool) -> AcceptedEntries {
     let (mut document, unparsed) = DeTable::parse_recoverable(text);
     let mut found = AcceptedEntries::default();
     found.left_out.extend(unparsed.first().map(|_| Vec::new()));
-    found.faults.extend(unparsed.iter().map(|error| fault(path, text, error, is_offered)));
+    found.faults.extend(unparsed.iter().take(MOST_FAULTS).map(|error| fault(path, text, error, is_offered)));
+    if unparsed.len() > MOST_FAULTS {
+        return found.cut();
+    }
     let unparsed = found.faults.len();
     while let Err(error) = T::deserialize(Deserializer::from(document.clone())) {
         let of_type = fault(path, text, &error, is_offered);
@@ -54,7 +74,11 @@ pub fn accepted<T: DeserializeOwned>(path: &Path, text: &str, is_offered: &dyn F
         let is_unparsed = found.faults.iter().take(unparsed).any(|known| known.at.line == of_type.at.line);
         let is_in = |outer: &Vec<String>| found.left_out.iter().any(|path| path.starts_with(outer));
         let is_missing = of_type.what.starts_with("missing field") && removed.as_ref().is_some_and(is_in);
-        found.faults.extend((!is_unparsed && !is_missing).then_some(of_type));
+        let is_new = !is_unparsed && !is_missing;
+        if (is_new && found.faults.len() >= MOST_FAULTS) || found.left_out.len() >= MOST_LEFT_OUT {
+            return found.cut();
+        }
+        found.faults.extend(is_new.then_some(of_type));
         let is_last = removed.is_none();
         found.left_out.push(removed.unwrap_or_default());
         if is_last {
@@ -215,6 +239,29 @@ mod tests {
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].starts_with("x.toml:2:") && lines[1].starts_with("x.toml:4:5: "), "{lines:?}");
         assert!(found.left_out.contains(&Vec::new()));
+    }
+
+    #[test]
+    fn the_check_of_a_text_ends_after_twenty_faults() {
+        let yaml: String = (0..3000).map(|n| format!("key_{n}: value\n")).collect();
+        let unknown: String = (0..3000).map(|n| format!("key_{n} = 1\n")).collect();
+        for text in [yaml, unknown] {
+            let (lines, found) = found(&text);
+            assert_eq!((lines.len(), found.table.len()), (MOST_FAULTS + 1, 0), "{lines:?}");
+            let last = found.faults.last().unwrap();
+            assert!(last.what.starts_with("and more: ") && last.at.line >= 20, "{last}");
+            assert!(found.left_out.contains(&Vec::new()));
+        }
+        let most: String = (0..MOST_FAULTS).map(|n| format!("key_{n} = 1\n")).collect();
+        let (lines, found) = found(&format!("{most}[one]\na = 1\n"));
+        assert_eq!((lines.len(), found.table.to_string()), (MOST_FAULTS, "[one]\na = 1\n".to_owned()), "{lines:?}");
+    }
+
+    #[test]
+    fn faults_that_follow_from_an_unparsed_line_are_bounded_too() {
+        let keys: Vec<String> = (0..1000).map(|n| format!("key_{n} = 1")).collect();
+        let (lines, found) = found(&format!("[one]\na = \nb = {{ {}, x = }}\n", keys.join(", ")));
+        assert!(lines.len() <= 3 && found.left_out.len() <= MOST_LEFT_OUT + 1, "{lines:?}");
     }
 
     #[test]

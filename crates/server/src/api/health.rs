@@ -1,4 +1,6 @@
 //! `grpc.health.v1`: whether the server is ready. Like Triton, it gives the same answer for every service name.
+//!
+//! The metrics listener serves `Check` only, with short messages: it has no keys and counts no bytes, and few connections.
 
 use std::time::Duration;
 
@@ -15,13 +17,28 @@ use super::{Api, ServerPhase};
 /// How often a watch checks whether the models are ready. A change of the server's phase is sent at once.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The refusal of `Watch` at the metrics listener.
+const NO_WATCH: &str = "Watch is not served on the metrics port. Call Check, or Watch on a port for clients";
+
+/// Maximum bytes of a message to [`probes`]. It has the name of a service.
+pub const LONGEST_PROBE: usize = 1 << 10;
+
 #[derive(Debug, Clone)]
 pub struct Readiness {
     api: Api,
+    /// Whether `Watch` is served.
+    watches: bool,
 }
 
+/// The service for clients.
 pub fn service(api: &Api) -> HealthServer<Readiness> {
-    HealthServer::new(Readiness { api: api.clone() })
+    HealthServer::new(Readiness { api: api.clone(), watches: true })
+}
+
+/// The service for probes at the metrics listener.
+pub fn probes(api: &Api) -> HealthServer<Readiness> {
+    let probes = HealthServer::new(Readiness { api: api.clone(), watches: false });
+    probes.max_decoding_message_size(LONGEST_PROBE)
 }
 
 impl Readiness {
@@ -43,6 +60,9 @@ impl Health for Readiness {
     type WatchStream = std::pin::Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
     async fn watch(&self, _: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        if !self.watches {
+            return Err(super::Status::unimplemented(NO_WATCH).into());
+        }
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         tokio::spawn(send_changes(self.clone(), self.api.phases(), sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))

@@ -41,9 +41,14 @@ impl ConnectionLimits {
     fn set(&self, connections: &Connections) {
         let Connections { max, per_peer, reserved, .. } = *connections;
         self.clients.set(max, per_peer);
-        self.metrics.set(reserved, reserved);
+        self.metrics.set(reserved, scrapes_per_peer(connections));
         self.admin.set(reserved, reserved);
     }
+}
+
+/// Maximum open connections of one peer at the metrics listener, which has no keys: one peer must not shut out the probes of others.
+pub(super) fn scrapes_per_peer(connections: &Connections) -> usize {
+    (connections.reserved / 2).max(1)
 }
 
 impl LiveServer {

@@ -259,15 +259,17 @@ impl ListenerSetups {
         // The admin listener does not count queued bytes, so that operators are served even if clients have filled the queue.
         let bodies = BodyLimits { queued: None, message: api.limits().request(), stall: connections.body.0 };
         let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
-        let reserved = || limit(connections.reserved, connections.reserved);
-        let scrapes = Dispatcher::new(None, metrics_app(api.clone()), ListenerChecks::new(always), bodies.clone());
+        let reserved = |per_peer| limit(connections.reserved, per_peer);
+        // Nothing counts the bytes there either, and every peer may call.
+        let of_probes = BodyLimits { message: api::health::LONGEST_PROBE, ..bodies.clone() };
+        let scrapes = Dispatcher::new(None, metrics_app(api.clone()), ListenerChecks::new(always), of_probes);
         let metrics = ConnectionSetup {
             dispatcher: scrapes,
             keepalive,
             tls: None,
             shutdown,
             options: connections,
-            limit: reserved(),
+            limit: reserved(live::scrapes_per_peer(&connections)),
             metrics: api.metrics().clone(),
         };
         let dispatcher = clients((api, kserve), checks.http.clone(), connections.body.0);
@@ -277,7 +279,8 @@ impl ListenerSetups {
         let dispatcher = http.dispatcher.with_checks(checks.grpc.clone());
         let grpc = ConnectionSetup { dispatcher, tls: tls(TlsListener::Grpc), ..http.clone() };
         let dispatcher = Dispatcher::new(None, admin_app(admin), checks.admin.clone(), bodies);
-        let admin = ConnectionSetup { dispatcher, tls: tls(TlsListener::Admin), limit: reserved(), ..http.clone() };
+        let limit = reserved(connections.reserved);
+        let admin = ConnectionSetup { dispatcher, tls: tls(TlsListener::Admin), limit, ..http.clone() };
         ListenerSetups { http, grpc, metrics, admin }
     }
 
@@ -357,7 +360,7 @@ fn reflected(mut grpc: tonic::service::Routes) -> tonic::service::Routes {
 
 /// The routes of the metrics listener. Probes are answered here as well, because they cannot present a client's certificate.
 fn metrics_app(api: Api) -> Router {
-    let over_grpc = tonic::service::Routes::new(api::health::service(&api)).into_axum_router();
+    let over_grpc = tonic::service::Routes::new(api::health::probes(&api)).into_axum_router();
     let health = over_grpc.merge(api::kserve::http::health(&api));
     let scrape = move || {
         api.repository().observe();

@@ -174,15 +174,18 @@ fn checked(settings: &Settings) -> Result<Access, String> {
     access::open(settings).map_err(|(key, error)| fault_at(settings, key, &format!("{key}: {error}")))
 }
 
-/// Checks everything that a start needs beyond the values of the settings: the files of keys, the certificates, and the log level. Returns a
-/// line for each fault.
+/// Checks the same, and returns a line for each fault.
 pub fn faults(settings: &Settings) -> Vec<String> {
     let of_level = log::check(&settings.log.level).err().map(|error| fault_at(settings, LOG_LEVEL, &error));
-    let of_keys = access::faults(settings).into_iter().map(|(key, error)| (key, error.to_string()));
+    let of_keys = access::faults(settings).into_iter();
+    let of_keys = of_keys.map(|(key, error)| fault_at(settings, key, &format!("{key}: {error}")));
+    of_level.into_iter().chain(of_keys).collect()
+}
+
+/// Checks the certificates, which a start needs in addition. Returns a line for each fault.
+pub fn tls_faults(settings: &Settings) -> Vec<String> {
     let of_tls = settings.tls.iter().flat_map(|tls| tls::faults(&tls.into()));
-    let of_files = of_keys.chain(of_tls.map(|(key, error)| (key, error.to_string())));
-    let of_files = of_files.map(|(key, error)| fault_at(settings, key, &format!("{key}: {error}")));
-    of_level.into_iter().chain(of_files).collect()
+    of_tls.map(|(key, error)| fault_at(settings, key, &format!("{key}: {error}"))).collect()
 }
 
 /// The fault of a setting, at the place that sets it.

@@ -1,12 +1,17 @@
 //! Tests a server on ports that the system chooses, with real clients. It has no models, so only the other endpoints are tested.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
+use axum::body::Bytes;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use sequor_proto as proto;
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
@@ -16,6 +21,7 @@ use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tower::Service as _;
 
 use super::*;
 use crate::config::units::{Size, Span};
@@ -204,6 +210,61 @@ async fn metrics_are_on_their_own_port() {
     assert_eq!(code_and_body(&server.http("GET /metrics").await).0, "404");
     let elsewhere = exchange(address, "GET /", "").await;
     assert!(code_and_body(&elsewhere).0 == "404" && elsewhere.contains("/metrics"), "{elsewhere}");
+}
+
+// === probes on the metrics port ===
+
+async fn probes(server: &Server) -> (SocketAddr, Channel) {
+    let address = server.running.addresses.metrics.expect("a port");
+    let channel = Channel::from_shared(format!("http://{address}")).expect("an address");
+    (address, channel.connect().await.expect("a connection"))
+}
+
+#[tokio::test]
+async fn a_long_message_on_the_metrics_port_is_refused_at_its_head() {
+    let server = serve();
+    let (address, mut channel) = probes(&server).await;
+    let (sender, frames) = mpsc::channel(1);
+    let half = [&[0, 0, 0, 8, 0][..], &[0; 1 << 10]].concat();
+    sender.send(Ok::<_, tonic::Status>(Frame::data(Bytes::from(half)))).await.expect("room");
+    let body = tonic::body::Body::new(StreamBody::new(ReceiverStream::new(frames)));
+    let request = axum::http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"));
+    let request = request.header("content-type", "application/grpc").header("te", "trailers").body(body);
+    poll_fn(|cx| channel.poll_ready(cx)).await.expect("a connection");
+    let answer = channel.call(request.expect("a request")).await.expect("an answer");
+    let status = tonic::Status::from_header_map(answer.headers()).expect("a refusal");
+    // The rest of the message has not been sent.
+    drop(sender);
+    assert!(status.message().contains("larger than max (2048 vs. 1024)"), "{status:?}");
+}
+
+#[tokio::test]
+async fn the_metrics_port_serves_single_health_checks_and_no_watches() {
+    let server = serve();
+    let mut client = HealthClient::new(probes(&server).await.1);
+    let named = HealthCheckRequest { service: "inference.GRPCInferenceService".to_owned() };
+    let answer = client.check(named).await.expect("an answer").into_inner();
+    assert_eq!(answer.status(), ServingStatus::Serving);
+    let refused = client.watch(HealthCheckRequest::default()).await.expect_err("refused");
+    assert_eq!((refused.code(), refused.message().contains("Call Check")), (Code::Unimplemented, true), "{refused:?}");
+}
+
+#[tokio::test]
+async fn one_peer_has_at_most_half_of_the_connections_of_the_metrics_port() {
+    let connections = Connections { reserved: 4, ..Connections::default() };
+    let server = serve_with(ServerOptions { connections, ..ServerOptions::default() });
+    let addresses = server.running.addresses;
+    let open = |address: Option<SocketAddr>| TcpStream::connect(address.expect("a port"));
+    let _held = [open(addresses.metrics).await, open(addresses.metrics).await];
+    let request = b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut third = open(addresses.metrics).await.expect("a connection");
+    let _ = third.write_all(request).await;
+    let answer = third.read(&mut [0; 12]).await;
+    assert!(!matches!(answer, Ok(1..)), "the third is closed: {answer:?}");
+    let _admin = [open(addresses.admin).await, open(addresses.admin).await];
+    let mut third = open(addresses.admin).await.expect("a connection");
+    third.write_all(request).await.expect("written");
+    assert!(matches!(third.read(&mut [0; 12]).await, Ok(1..)), "an operator may have all");
 }
 
 // === the drain ===

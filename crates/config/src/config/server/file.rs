@@ -256,7 +256,7 @@ section! {
         pub max: usize = 8192, positive, reload;
         /// Maximum open connections of HTTP and gRPC from one address (IPv6: one /64 network); one more is closed at once
         pub per_peer: usize = 4096, positive, reload;
-        /// Connections that are kept for the admin and for the metrics listener each, on top of connections.max
+        /// Connections that are kept for the admin and for the metrics listener each, on top of connections.max; one address gets at most half of those for metrics
         pub reserved: usize = 32, positive, reload;
         /// Maximum time for a TLS handshake, and then until the first byte of a connection; then it is closed
         pub first_byte: Span = seconds(10), positive, reload;
