@@ -112,9 +112,10 @@ fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Setti
         [a, b] => format!("{a} and {b} are refused (above)"),
         more => format!("{} models are refused (above)", more.len()),
     };
-    match (repository.complete(), repository.ready()) {
+    let (is_complete, is_strict) = (repository.complete(), settings.strict_readiness);
+    match (is_complete, repository.ready()) {
         _ if all == 0 => format!("ready in {took} with 0 of 0 models. {}", without_models(settings)),
-        (true, false) if repository.waits_for_lease() => format!(
+        (_, false) if is_due_to_lease(repository.waits_for_lease(), is_complete, is_strict) => format!(
             "serving {good} of {all} models after {took}, NOT READY: this server has no lease (state.url), and state.ready_without_lease is false"
         ),
         (true, _) => {
@@ -127,6 +128,11 @@ fn readiness(repository: &Repository, http: Option<SocketAddr>, settings: &Setti
             if refused.len() > 1 { "them" } else { "it" }
         ),
     }
+}
+
+/// Whether a server that is not ready lacks only its lease. A refused model is named first, because it needs an operator.
+pub(super) fn is_due_to_lease(waits_for_lease: bool, is_complete: bool, is_strict: bool) -> bool {
+    waits_for_lease && (is_complete || !is_strict)
 }
 
 /// The commands to try: the demo, if the program takes commands, and a request.
@@ -200,5 +206,13 @@ mod tests {
         assert_eq!(hint(None, curl), "   try: curl localhost:1/v2");
         assert_eq!(hint(Some("sequor"), None), "   try: sequor demo");
         assert_eq!(hint(None, None), "");
+    }
+
+    #[test]
+    fn a_refused_model_is_named_before_a_lease_that_is_away() {
+        assert!(is_due_to_lease(true, true, true));
+        assert!(is_due_to_lease(true, false, false), "no model makes this server not ready");
+        assert!(!is_due_to_lease(true, false, true));
+        assert!(!is_due_to_lease(false, false, true));
     }
 }

@@ -164,7 +164,7 @@ fn log_readiness(repository: &Repository, (settings, shown): (&Settings, &[Shown
     if repository.ready() {
         let (models, seconds) = (repository.statuses().len(), began.elapsed().as_secs_f64());
         tracing::info!(models, seconds, "the server is ready");
-    } else if is_due_to_lease(repository.waits_for_lease(), repository.complete(), settings.strict_readiness) {
+    } else if report::is_due_to_lease(repository.waits_for_lease(), repository.complete(), settings.strict_readiness) {
         tracing::warn!("the server is not ready: it has no lease (state.url), and state.ready_without_lease is false");
     } else {
         let models = unloaded(repository).join(", ");
@@ -172,11 +172,6 @@ fn log_readiness(repository: &Repository, (settings, shown): (&Settings, &[Shown
     }
     tracing::info!("memory: {}", memory_limits(shown));
     tracing::info!("shared memory: {}", shared_memory(&settings.shared_memory));
-}
-
-/// Whether a server that is not ready lacks only its lease. A refused model is named first, because it needs an operator.
-fn is_due_to_lease(waits_for_lease: bool, is_complete: bool, is_strict: bool) -> bool {
-    waits_for_lease && (is_complete || !is_strict)
 }
 
 /// Starts the export of spans, if a collector is configured.
@@ -285,17 +280,4 @@ async fn load(repository: &Repository, settings: &Settings) -> Result<(), Failed
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refused_model_is_named_before_a_lease_that_is_away() {
-        assert!(is_due_to_lease(true, true, true));
-        assert!(is_due_to_lease(true, false, false), "no model makes this server not ready");
-        assert!(!is_due_to_lease(true, false, true));
-        assert!(!is_due_to_lease(false, false, true));
-    }
 }
