@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sequor_core::Id;
+use sequor_core::{EndReason, Id};
 
 use super::disk::DiskTier;
 use super::owed::RetryWaits;
@@ -475,6 +475,29 @@ fn a_failed_removal_whose_writer_does_not_want_it_to_be_owed_is_not_tried_again(
         let left: Vec<u64> = kept(&tier(&file, u64::MAX).unwrap()).into_keys().collect();
         assert_eq!(left, if owes { vec![2, 3] } else { vec![1, 2, 3] });
     }
+}
+
+/// Nothing else would tell the next server how the sequence ended.
+#[test]
+fn the_end_of_a_removed_state_is_owed_even_if_its_writer_does_not_want_that() {
+    let file = File::default();
+    let (store, writer) = picky(&file, 1, NOT_YET);
+    store.fail(|changes| changes.iter().any(|change| matches!(change, TierChange::Remember { .. })));
+    let (sender, failed) = std::sync::mpsc::sync_channel(1);
+    let ended = EndedState { why: EndReason::End, step: 2, idle: None, at: Duration::ZERO };
+    let make = move |_: &[TierChange]| vec![Ok(remove(1)), Ok(TierChange::Remember { key: key(1), ended })];
+    let done = move |failed: FailedChanges| {
+        sender.send(failed.into_iter().map(|(place, _)| place).collect::<Vec<_>>()).unwrap();
+    };
+    assert!(writer.queue_write_once(make, done).is_none());
+    writer.wake();
+    assert_eq!(failed.recv().unwrap(), [1]);
+    store.fail(|_| false);
+    writer.close();
+    let next = tier(&file, u64::MAX).unwrap();
+    assert_eq!(kept(&next), BTreeMap::new());
+    let ended: Vec<Id> = next.take_ended("sum").into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ended, [Id::from(1)]);
 }
 
 #[test]
