@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_sequence_is_the_only_one_of_its_id_if_no_version_has_another() {
         let (mut core, id) = (Core::new(), Id::from(7));
-        let mut apply = |core: &mut Core, event| core.apply(Time::ZERO, event, &mut Vec::new());
+        let apply = |core: &mut Core, event| core.apply(Time::ZERO, event, &mut Vec::new());
         for version in [1, 2] {
             let oldest = Strategy::Oldest { slots: 1, preferred: Vec::new(), delay: Duration::ZERO, in_order: false };
             let load = LoadId::new(u32::try_from(version).unwrap(), NonZeroU32::MIN);

@@ -41,11 +41,14 @@ pub(super) fn decide(
     (of, replied): (&UnstoredState, bool),
 ) -> EndReason {
     let why = of.why;
-    if why != EndReason::Unsealed || of.is_damaged {
+    if why != EndReason::Unsealed {
         return why;
     }
     if is_lost(table, row) {
         return EndReason::Fenced;
+    }
+    if of.is_damaged {
+        return why;
     }
     let Some(kept) = stored_state(table, now, row, replied) else { return why };
     let Some(live) = table.live_mut(row.seq) else { return why };
