@@ -40,6 +40,13 @@ impl Core {
         self.seqs.get(seq).is_some_and(|of| self.heads(&of.id).any(|(_, head)| head.born > of.born))
     }
 
+    /// Whether this is the only sequence of its id, on any version. Those that have ended and whose request still runs do not count.
+    pub fn is_only(&self, seq: Seq) -> bool {
+        let Some(s) = self.seqs.get(seq) else { return false };
+        let mut heads = self.heads(&s.id).map(|(head, _)| head);
+        s.chain.older.is_none() && heads.next() == Some(seq) && heads.next().is_none()
+    }
+
     /// The youngest sequence of an id.
     pub(crate) fn youngest(&self, id: &Id) -> Option<Seq> {
         self.heads(id).max_by_key(|(_, head)| head.born).map(|(key, _)| key)
@@ -170,6 +177,31 @@ mod tests {
             meta: RequestMeta::default(),
             origin: 0,
         })
+    }
+
+    #[test]
+    fn a_sequence_is_the_only_one_of_its_id_if_no_version_has_another() {
+        let (mut core, id) = (Core::new(), Id::from(7));
+        let apply = |core: &mut Core, event| core.apply(Time::ZERO, event, &mut Vec::new());
+        for version in [1, 2] {
+            let oldest = Strategy::Oldest { slots: 1, preferred: Vec::new(), delay: Duration::ZERO, in_order: false };
+            let load = LoadId::new(u32::try_from(version).unwrap(), NonZeroU32::MIN);
+            apply(&mut core, Event::Loaded(load, LoadSpec::new(version, oldest, 1)));
+        }
+        let only = |core: &Core, seq: Option<Seq>| seq.map(|seq| core.is_only(seq));
+        apply(&mut core, submit(1, 7, Some(1), true));
+        assert_eq!(only(&core, core.find_ending(&id)), Some(true), "its END is queued");
+        apply(&mut core, submit(2, 7, Some(1), false));
+        assert_eq!(only(&core, core.find(&id, Some(1))), Some(false), "the one before is to end");
+        assert_eq!(only(&core, core.find_ending(&id)), Some(false));
+        apply(&mut core, Event::Cancel(Req::new(1, NonZeroU32::MIN)));
+        assert_eq!(only(&core, core.find(&id, Some(1))), Some(true));
+        apply(&mut core, submit(3, 7, Some(2), false));
+        for version in [1, 2] {
+            assert_eq!(only(&core, core.find(&id, Some(version))), Some(false), "{version}");
+        }
+        apply(&mut core, Event::Cancel(Req::new(2, NonZeroU32::MIN)));
+        assert_eq!(only(&core, core.find(&id, None)), Some(true));
     }
 
     /// All slots are busy, and a client sends requests that are START and END at once, all with one id.

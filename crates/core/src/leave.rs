@@ -290,9 +290,10 @@ impl Core {
         self.expire(now, out);
     }
 
-    /// Marks a load to stay after it is retired.
+    /// Marks a load to stay after it is retired. It may be retired already, unless the model went out of service with it.
     pub(crate) fn stay(&mut self, load: LoadId) {
-        if let Some(state) = load_in(&mut self.loads, load) {
+        let serves = self.target(None).is_some();
+        if let Some(state) = load_in(&mut self.loads, load).filter(|state| serves || state.retired.is_none()) {
             state.stays = true;
         }
     }

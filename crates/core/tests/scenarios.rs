@@ -206,6 +206,26 @@ fn a_retired_load_that_stays_resumes_states_until_its_limit() {
     assert!(matches!(rig.next(), Next::Tidy(_)) && matches!(rig.next(), Next::Gone));
 }
 
+/// Its last sequence goes back to the store, and only this load can go on from the state.
+#[test]
+fn a_load_that_is_retired_already_stays_if_another_one_serves() {
+    for serves in [true, false] {
+        let mut rig = Rig::new(spec(oldest(2), 2));
+        rig.submit(1, true, false);
+        rig.drain();
+        if serves {
+            rig.apply(Event::Loaded(LoadId::new(1, NonZeroU32::MIN), LoadSpec { version: 2, ..spec(oldest(2), 2) }));
+        }
+        rig.apply(Event::Retire { load: LoadId::FIRST, until: Time(100 * MS) });
+        rig.apply(Event::Stay(LoadId::FIRST));
+        let seq = rig.core.find(&Id::from(1), None).unwrap();
+        rig.apply(Event::End(seq, EndReason::RolledBack));
+        assert_eq!(rig.core.takes_back(rig.now, LoadId::FIRST), serves);
+        rig.wait(100);
+        assert!(!rig.core.takes_back(rig.now, LoadId::FIRST));
+    }
+}
+
 /// Moves all waiting sequences of the first load that may move.
 fn move_starts(rig: &mut Rig, to: LoadId) -> usize {
     let waiting = rig.core.waiting_starts(LoadId::FIRST);

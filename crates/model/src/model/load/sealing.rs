@@ -68,6 +68,8 @@ pub struct UnstoredState {
     /// Why its sequence ends, if it does not go back.
     pub why: EndReason,
     pub fault: StoreFault,
+    /// Whether the stored state that the new one was to be made from is damaged or gone. No step can go on from it.
+    pub is_damaged: bool,
     /// The error of the store.
     pub error: String,
 }

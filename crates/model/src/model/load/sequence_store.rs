@@ -331,7 +331,8 @@ fn unstored(place: usize, error: &TierError) -> UnstoredState {
         TierError::Unreachable { .. } | TierError::Unanswered { .. } | TierError::Refused { .. } => StoreFault::Redis,
         _ => StoreFault::Disk,
     };
-    UnstoredState { place, why, fault, error: error.to_string() }
+    let is_damaged = matches!(error, TierError::Checksum { .. });
+    UnstoredState { place, why, fault, is_damaged, error: error.to_string() }
 }
 
 impl StateTier for SequenceStore {

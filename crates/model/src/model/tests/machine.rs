@@ -52,6 +52,8 @@ pub(super) struct Machine {
 struct SlowDisk {
     is_held: Mutex<bool>,
     fails: AtomicBool,
+    /// Whether commits that begin from now on fail.
+    fails_behind: AtomicBool,
     /// Whether commits fail after the disk has done them.
     fails_done: AtomicBool,
     /// Whether a commit that fails may have been done, as far as the tier knows.
@@ -105,6 +107,7 @@ impl Tier for SlowTier {
     }
 
     fn put_batch(&self, changes: &[TierChange]) -> Result<Vec<usize>, TierError> {
+        let is_behind = self.1.fails_behind.load(Ordering::Acquire);
         self.1.begun.fetch_add(1, Ordering::Release);
         let mut held = self.1.is_held.lock();
         while *held {
@@ -119,7 +122,7 @@ impl Tier for SlowTier {
             })
         };
         let is_done = self.1.fails_done.load(Ordering::Acquire);
-        if is_done || self.1.fails.load(Ordering::Acquire) {
+        if is_done || is_behind || self.1.fails.load(Ordering::Acquire) {
             if is_done || self.1.is_unsure.load(Ordering::Acquire) {
                 self.1.unsure.lock().extend(keys().map(|key| (key.clone(), self.0.head(key))));
             }
@@ -243,6 +246,11 @@ impl Machine {
     /// Fails the writes of the store, or lets them succeed.
     pub(super) fn fail_disk(&self, fails: bool) {
         self.disk.fails.store(fails, Ordering::Release);
+    }
+
+    /// Fails the writes of the store behind the one that is held up, or lets them succeed.
+    pub(super) fn fail_behind(&self, fails: bool) {
+        self.disk.fails_behind.store(fails, Ordering::Release);
     }
 
     /// Reports that each write of the store has failed, although it was done, or lets them succeed.

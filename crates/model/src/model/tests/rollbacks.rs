@@ -6,6 +6,7 @@ use sequor_core::{EndReason, Id, Refusal};
 
 use super::machine::{Machine, OLDEST, Server, start};
 use super::request;
+use super::restarts_with_reloads::{put_version, set_reload};
 use crate::error::{Failure, StoreFault};
 use crate::model::*;
 
@@ -95,6 +96,10 @@ fn a_sequence_that_went_back_to_the_store_expires_there() {
     assert!(rolled_back(&fail_third(&machine, &server, false)[0]));
     machine.fail_disk(false);
     machine.clock.advance(Duration::from_secs(6));
+    // Without a request.
+    while !server.resumable().is_empty() {
+        std::thread::yield_now();
+    }
     assert!(matches!(server.refusal(7, |_| {}), Refusal::Unknown(Some(stone)) if stone.why == EndReason::Idle));
     server.stop();
     assert_eq!(machine.serve().resumable(), []);
@@ -119,6 +124,73 @@ fn a_start_that_cannot_be_stored_leaves_nothing_to_go_on_from() {
         assert_eq!(server.sum(7, 9, start), 9);
         assert_eq!(server.sum(7, 1, |_| {}), 10);
     }
+}
+
+/// The store reports the last write of the sequence that the START has ended only after the START has begun.
+#[test]
+fn a_failed_start_does_not_go_back_to_the_sequence_that_it_ended() {
+    for strategy in [OLDEST, DIRECT] {
+        let machine = Machine::new("every\"\nevery = 2 # \"", strategy);
+        let server = machine.serve();
+        assert_eq!(server.sum(7, 40, number(true, 1)), 40);
+        machine.hold_disk(true);
+        assert_eq!(server.sum(7, 1, number(true, 2)), 41, "its answer does not wait for its write");
+        machine.wait_for_held_commit();
+        let begins = server.repository.submit(request(7, 9, number(true, 1))).unwrap();
+        while server.repository.live_sequences("sum").unwrap().iter().any(|live| live.step != 1) {
+            std::thread::yield_now();
+        }
+        machine.fail_behind(true);
+        machine.hold_disk(false);
+        let failed = outcome(begins).unwrap_err();
+        assert!(matches!(failed, Failure::NotStored { start: true, goes_on: false, .. }), "{failed:?}");
+        machine.fail_behind(false);
+        let gone = server.refusal(7, number(true, 3));
+        assert!(matches!(gone, Refusal::Unknown(Some(stone)) if stone.why == EndReason::Unsealed), "{gone:?}");
+        assert_eq!(server.resumable(), []);
+    }
+}
+
+/// Only the replaced version can go on from the state, so it stays until its time is over.
+#[test]
+fn a_sequence_of_a_replaced_version_goes_back_to_that_version() {
+    for strategy in [OLDEST, DIRECT] {
+        let machine = Machine::new("step", strategy);
+        set_reload(&machine, "step", "end");
+        let server = machine.serve();
+        begin(&server, false);
+        put_version(&machine, &server, 2);
+        machine.fail_disk(true);
+        for _ in 0..2 {
+            let failed = server.send(7, 1, |_| {}).unwrap_err();
+            assert!(rolled_back(&failed), "{failed:?}");
+        }
+        machine.fail_disk(false);
+        assert_eq!(server.sum(7, 1, |_| {}), 42, "{strategy}");
+        assert_eq!(server.sum(8, 1, start), 1001, "{strategy}: the new version takes STARTs");
+        assert_eq!(server.sum(7, 1, |s| s.end = true), 43, "{strategy}");
+    }
+}
+
+/// A step that names no version would go to the other one.
+#[test]
+fn a_sequence_whose_id_lives_on_another_version_does_not_go_back() {
+    let both = "max_batch_size: 4 version_policy { all { } }";
+    let machine = Machine::new("step", OLDEST).configured("max_batch_size: 4", both);
+    let server = machine.serve();
+    put_version(&machine, &server, 2);
+    let send = |version: &str, change: fn(&mut SequenceStep)| {
+        let request = InferRequest { version: version.to_owned(), ..request(7, 1, change) };
+        server.repository.submit(request).and_then(outcome)
+    };
+    for version in ["1", "2"] {
+        send(version, start).unwrap();
+    }
+    assert_eq!(server.repository.live_sequences("sum").unwrap().len(), 2);
+    machine.fail_disk(true);
+    let failed = send("2", |_| {}).unwrap_err();
+    assert!(matches!(failed, Failure::NotStored { goes_on: false, .. }), "{failed:?}");
+    assert_eq!(server.resumable(), []);
 }
 
 #[test]

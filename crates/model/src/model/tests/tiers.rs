@@ -165,7 +165,8 @@ fn a_copied_state_is_not_changed_by_later_use_of_its_slot() {
 }
 
 fn unstored(place: usize) -> UnstoredState {
-    UnstoredState { place, why: EndReason::Unsealed, fault: StoreFault::Disk, error: "no room".to_owned() }
+    let (why, fault, error) = (EndReason::Unsealed, StoreFault::Disk, "no room".to_owned());
+    UnstoredState { place, why, fault, is_damaged: false, error }
 }
 
 /// A step whose own write failed says that its sequence ended; the step behind it, that there is none.

@@ -2,7 +2,8 @@
 //!
 //! - A failed change is owed if its subject is over in memory: the removal of an ended sequence, an end, the successions, epochs in use. A
 //!   state is not owed: its sequence has ended, or its next step writes the state. A change that follows a reading is not owed either: its
-//!   request fails, and the sequence is as before. Nor is the removal for an END whose answer waits for it: the sequence may go on.
+//!   request fails, and the sequence is as before. Nor is the removal for an END whose answer waits for it, with the end: the sequence may go
+//!   on. If the removal is durable and only the end failed, the end is owed.
 //! - Only the last change of each subject is owed. A later change of the subject replaces it, even if the later one is durable. So a handover
 //!   that was withdrawn is not written afterwards.
 //! - Owed changes have commits of their own, so nothing else fails with them.

@@ -425,10 +425,11 @@ fn commit(
             }
         }
     }
+    let ends = ends_of_removed(&changes, &failed);
     for (place, change) in changes.into_iter().enumerate() {
         if !failed.contains_key(&place) {
             owed.replaced_by(&change);
-        } else if can_be_owed(place, &change, &unowed) {
+        } else if ends.contains(&place) || can_be_owed(place, &change, &unowed) {
             owed.add(tier, change);
         }
     }
@@ -448,6 +449,23 @@ fn can_be_owed(place: usize, change: &TierChange, unowed: &HashSet<usize>) -> bo
     let is_left_out =
         matches!(change, TierChange::Put { .. } | TierChange::NoteRunning { .. } | TierChange::Release { .. });
     !is_left_out && !unowed.contains(&place)
+}
+
+/// The places of failed ends whose sequences' states are removed. These sequences are over, so their ends are owed in any case.
+fn ends_of_removed(changes: &[TierChange], failed: &HashMap<usize, TierError>) -> HashSet<usize> {
+    let (mut removed, mut ends) = (HashMap::new(), HashSet::new());
+    if failed.is_empty() {
+        return ends;
+    }
+    for (place, change) in changes.iter().enumerate() {
+        let has_failed = failed.contains_key(&place);
+        match change {
+            TierChange::Remove { key, .. } => _ = removed.insert(key, !has_failed),
+            TierChange::Remember { key, .. } if has_failed && removed.get(key) == Some(&true) => _ = ends.insert(place),
+            _ => {}
+        }
+    }
+    ends
 }
 
 impl GatheredChanges {

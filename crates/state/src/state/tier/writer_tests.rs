@@ -1,12 +1,13 @@
 //! The writer on disks that fail: which changes fail together, which are owed, and when these are made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sequor_core::Id;
+use sequor_core::{EndReason, Id};
 
 use super::disk::DiskTier;
 use super::owed::RetryWaits;
@@ -43,6 +44,8 @@ fn hold_up(writer: &GroupWriter) -> std::sync::mpsc::SyncSender<()> {
 struct PickyTier {
     tier: DiskTier,
     fails: Mutex<fn(&[TierChange]) -> bool>,
+    /// Whether each end is refused alone, as Redis may do.
+    refuses_ends: AtomicBool,
     commits: Mutex<Vec<usize>>,
 }
 
@@ -61,6 +64,17 @@ impl Tier for PickyTier {
             true => Err(TierError::Io { path: "memory".to_owned(), what: "no".to_owned() }),
             false => self.tier.put_batch(changes),
         }
+    }
+
+    fn put_each(&self, changes: &[TierChange]) -> Result<HashMap<usize, TierError>, TierError> {
+        let refuses = self.refuses_ends.load(Ordering::Acquire);
+        let is_refused = |change: &TierChange| refuses && matches!(change, TierChange::Remember { .. });
+        let taken: Vec<TierChange> = changes.iter().filter(|change| !is_refused(change)).cloned().collect();
+        self.put_batch(&taken)?;
+        let refused = changes.iter().enumerate().filter(|(_, change)| is_refused(change));
+        Ok(refused
+            .map(|(place, _)| (place, TierError::Refused { address: "redis".to_owned(), what: "full".to_owned() }))
+            .collect())
     }
 
     fn head(&self, key: &TierKey) -> Option<Arc<StateHead>> {
@@ -101,8 +115,12 @@ const NOT_YET: RetryWaits = RetryWaits { first: Duration::from_secs(3600), longe
 
 /// A store in a file that has the states 1 to `states`, and its writer.
 fn picky(file: &File, states: u64, waits: RetryWaits) -> (Arc<PickyTier>, GroupWriter) {
-    let store =
-        PickyTier { tier: tier(file, u64::MAX).unwrap(), fails: Mutex::new(|_| false), commits: Mutex::default() };
+    let store = PickyTier {
+        tier: tier(file, u64::MAX).unwrap(),
+        fails: Mutex::new(|_| false),
+        refuses_ends: AtomicBool::new(false),
+        commits: Mutex::default(),
+    };
     let all: Vec<TierChange> = (1..=states).map(|id| put(id, 1, 1, b"state")).collect();
     store.tier.put_batch(&all).unwrap();
     let store = Arc::new(store);
@@ -475,6 +493,29 @@ fn a_failed_removal_whose_writer_does_not_want_it_to_be_owed_is_not_tried_again(
         let left: Vec<u64> = kept(&tier(&file, u64::MAX).unwrap()).into_keys().collect();
         assert_eq!(left, if owes { vec![2, 3] } else { vec![1, 2, 3] });
     }
+}
+
+/// Nothing else would tell the next server how the sequence ended.
+#[test]
+fn the_end_of_a_removed_state_is_owed_even_if_its_writer_does_not_want_that() {
+    let file = File::default();
+    let (store, writer) = picky(&file, 1, NOT_YET);
+    store.refuses_ends.store(true, Ordering::Release);
+    let (sender, failed) = std::sync::mpsc::sync_channel(1);
+    let ended = EndedState { why: EndReason::End, step: 2, idle: None, at: Duration::ZERO };
+    let make = move |_: &[TierChange]| vec![Ok(remove(1)), Ok(TierChange::Remember { key: key(1), ended })];
+    let done = move |failed: FailedChanges| {
+        sender.send(failed.into_iter().map(|(place, _)| place).collect::<Vec<_>>()).unwrap();
+    };
+    assert!(writer.queue_write_once(make, done).is_none());
+    writer.wake();
+    assert_eq!(failed.recv().unwrap(), [1]);
+    store.refuses_ends.store(false, Ordering::Release);
+    writer.close();
+    let next = tier(&file, u64::MAX).unwrap();
+    assert_eq!(kept(&next), BTreeMap::new());
+    let ended: Vec<Id> = next.take_ended("sum").into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ended, [Id::from(1)]);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(in crate::model::sequences) struct WrittenSequence {
     pub(in crate::model::sequences) replies: u32,
     /// Number of states that were handed to the store.
     pub(in crate::model::sequences) writes: u64,
+    /// Number of these that were of the sequence before, which a START on the live id has ended.
+    pub(in crate::model::sequences) earlier_writes: u64,
 }
 
 impl WrittenSequence {
@@ -43,13 +45,24 @@ impl WrittenSequence {
     ) -> WrittenSequence {
         let (incarnation, step) = resumed.unwrap_or_else(|| (durable.store.next_incarnation(), 0));
         let (interval, has_state) = (durable.interval(), resumed.is_some());
-        WrittenSequence { id, incarnation, interval, durable: step, has_state, is_stale: false, replies: 0, writes: 0 }
+        let (replies, writes, earlier_writes) = (0, 0, 0);
+        let (durable, is_stale) = (step, false);
+        WrittenSequence { id, incarnation, interval, durable, has_state, is_stale, replies, writes, earlier_writes }
     }
 
     /// Records a START on the live id.
     pub(in crate::model::sequences) fn begin_anew(&mut self) {
         self.is_stale |= self.has_state;
         (self.durable, self.has_state) = (0, false);
+        self.earlier_writes = self.writes;
+    }
+
+    /// Records that a write of this number and step is durable. Does nothing if the sequence has begun anew since.
+    pub(in crate::model::sequences) fn confirm(&mut self, write: u64, step: u64) {
+        if write > self.earlier_writes {
+            // If the state from before a START was removed, no step is durable.
+            self.durable = if self.has_state { step } else { 0 };
+        }
     }
 
     /// The last durable step, if answers do not wait for writes.

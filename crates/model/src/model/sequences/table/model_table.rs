@@ -513,7 +513,7 @@ impl Table {
             self.ending_members.insert(members.id.clone(), Arc::clone(&members));
             self.actions.rare().ended_ensembles.push((members, why));
         }
-        let is_lost = !matches!(why, EndReason::End | EndReason::Restarted | EndReason::Spilled);
+        let is_lost = !(why.continues_from_store() || matches!(why, EndReason::End | EndReason::Restarted));
         if let Some(holder) = holder.filter(|_| is_lost) {
             self.actions.rare().lost_members.push((holder, why));
         }

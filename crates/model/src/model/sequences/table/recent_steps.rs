@@ -105,7 +105,7 @@ impl RecentSteps {
         else {
             return;
         };
-        let is_orderly = matches!(why, EndReason::End | EndReason::Restarted | EndReason::Spilled);
+        let is_orderly = why.continues_from_store() || matches!(why, EndReason::End | EndReason::Restarted);
         let (ended, limit) = if is_orderly { (&mut self.orderly, ORDERLY) } else { (&mut self.others, OTHERS) };
         if ended.len() >= limit {
             ended.pop_front();
@@ -264,5 +264,20 @@ mod tests {
             assert_eq!(portions, all, "portions of {most}");
         }
         assert_eq!(recent.in_batches(&[batch(5)], 1000, 2), (vec![], None), "the table has shrunk meanwhile");
+    }
+
+    /// An outage of the store sends many sequences back at once.
+    #[test]
+    fn sequences_that_go_back_to_the_store_leave_the_steps_of_those_that_failed() {
+        let mut recent = RecentSteps::default();
+        let mut ended = |ix: u32, why| {
+            recent.add((seq(ix, 1), true), &Id::Int(u64::from(ix)), step(1, 5));
+            recent.end(seq(ix, 1), why);
+        };
+        ended(0, EndReason::Unsealed);
+        for ix in 1..=u32::try_from(OTHERS).unwrap() {
+            ended(ix, EndReason::RolledBack);
+        }
+        assert_eq!(steps_of(&recent, 0).len(), 1);
     }
 }

@@ -32,7 +32,7 @@ pub(in crate::model::sequences) trait SequenceLookup {
     /// Whether this is the live sequence that requests of its id go to, and no state of the id waits elsewhere.
     fn is_sole(&self, seq: Seq, id: &Id) -> bool;
 
-    /// Whether this sequence has not ended, no other one has its id, and no state of the id waits elsewhere or is about to be removed.
+    /// Whether this sequence has not ended, no other one has its id on any version, and no state of the id waits elsewhere or is about to be removed.
     fn is_alone(&self, seq: Seq, id: &Id) -> bool;
 
     /// Whether the next step of this id begins a live sequence with a stored state.
@@ -85,12 +85,8 @@ impl SequenceLookup for Table {
     }
 
     fn is_alone(&self, seq: Seq, id: &Id) -> bool {
-        let found = [self.core.find(id, None), self.core.find_ending(id)];
-        let has_left = !found.contains(&Some(seq)) || self.core.is_leaving(id);
-        !has_left
-            && found.into_iter().flatten().all(|of| of == seq)
-            && !self.has_elsewhere(id)
-            && !self.pending_ends.has(id)
+        let is_only = self.core.is_only(seq) && !self.core.is_leaving(id);
+        is_only && !self.has_elsewhere(id) && !self.pending_ends.has(id)
     }
 
     fn resumes(&self, id: &Id, version: Option<u64>) -> bool {

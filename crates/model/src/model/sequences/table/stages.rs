@@ -13,7 +13,7 @@ use crate::error::Failure;
 use crate::model::execute::AdoptedState;
 use crate::model::load::{LoadDurability, LoadedModel};
 use crate::model::sequences::jobs::{BatchOfStep, ChosenBy, Job, LentRequest, PostTask};
-use crate::model::sequences::offloaded::{Forgotten, KeptSequence, MemoryWait, UnwrittenFile};
+use crate::model::sequences::offloaded::{Forgotten, KeptSequence, MemoryWait, UnwrittenFile, WriteDoubt};
 use crate::processing::CallFacts;
 use crate::state::tier::{EndedState, StateHead};
 
@@ -356,7 +356,12 @@ impl Table {
         self.keep_again(id, KeptSequence { head, until, unwritten, ..kept });
     }
 
-    pub(in crate::model::sequences) fn keep_again(&mut self, id: Id, kept: KeptSequence) {
+    /// Adds a sequence to those in the store. A look at what the store has of it may have ended meanwhile and found no entry here, so the next
+    /// step lets the store look again.
+    pub(in crate::model::sequences) fn keep_again(&mut self, id: Id, mut kept: KeptSequence) {
+        if let Some(WriteDoubt::Unread(failed)) = &mut kept.doubt {
+            failed.is_asked = false;
+        }
         self.kept_due = self.kept_due.min(kept.until);
         self.kept.insert(id, kept);
     }

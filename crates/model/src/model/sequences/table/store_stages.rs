@@ -291,3 +291,24 @@ pub(in crate::model::sequences) fn drop_kept(
     table.forget_as(id.clone(), kept.incarnation, Some(ended));
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::sequences::offloaded::FailedWrite;
+    use crate::state::tier::{IdleTime, StateHead};
+
+    /// Another server wanted the sequence. The store has looked meanwhile, and no entry was here.
+    #[test]
+    fn the_next_step_of_a_sequence_that_was_not_handed_over_lets_the_store_look_again() {
+        let (mut table, id) = (Table::new(Duration::ZERO), Id::from(7));
+        let failed = FailedWrite { step: 3, durable: 2, end: false, is_asked: true };
+        let time = IdleTime { idle: None, left: None, running: Duration::ZERO };
+        let head = Arc::new(StateHead::new((1, [0; 32]), (1, 2), time, false, b"state"));
+        let doubt = Some(WriteDoubt::Unread(failed));
+        let kept = KeptSequence { head, incarnation: 1, until: Time::NEVER, unwritten: None, doubt };
+        table.keep_again(id.clone(), kept);
+        let asks = Some(WriteDoubt::Unread(FailedWrite { is_asked: false, ..failed }));
+        assert_eq!(table.kept.get(&id).map(|kept| kept.doubt), Some(asks));
+    }
+}

@@ -287,8 +287,7 @@ pub(in crate::model::sequences) fn sealed(
     let durable = rows.iter().enumerate().filter(|(place, _)| failed.iter().all(|of| of.place != *place));
     for (_, row) in durable {
         if let Some(written) = written_as(table, row) {
-            // If the state from before a START was removed, no step is durable.
-            written.durable = if written.has_state { row.step } else { 0 };
+            written.confirm(row.write, row.step);
         }
     }
     if let (SealWaiting::Reply(_), Some(written)) = (&waiting, rows.first().and_then(|row| written_as(table, row))) {
@@ -297,8 +296,8 @@ pub(in crate::model::sequences) fn sealed(
     let decide = |(row, of): (&SealingRow, &UnstoredState)| match waiting {
         // A failed START leaves nothing to go on from, and its request is not in the table.
         SealWaiting::Nothing | SealWaiting::FailedStart(_) => of.why,
-        SealWaiting::Reply(_) => rollback::decide(table, now, row, (of.why, true)),
-        SealWaiting::Batch(_) | SealWaiting::Posted(_) => rollback::decide(table, now, row, (of.why, false)),
+        SealWaiting::Reply(_) => rollback::decide(table, now, row, (of, true)),
+        SealWaiting::Batch(_) | SealWaiting::Posted(_) => rollback::decide(table, now, row, (of, false)),
     };
     let refused = refusals(rows, failed, decide);
     let first = refused.first().copied();
