@@ -32,7 +32,7 @@ static unsigned __float_as_uint(float value) { return bits_of<unsigned>(value); 
 static unsigned short round_to_fp16(float value) { return bits_of<unsigned short>((_Float16)value); }
 static float from_fp16(unsigned short bits) { return (float)bits_of<_Float16>(bits); }
 
-#include "../src/device/cuda/kernels.cu"
+#include "../crates/state/src/device/cuda/kernels.cu"
 
 static std::mt19937_64 noise(1);
 static u64 below(u64 n) { return noise() % n; }

@@ -101,7 +101,7 @@ fn deny() -> Vec<(bool, String)> {
     text.lines().filter_map(line).collect()
 }
 
-/// The folder for the counts: `src/api` for `src/api/kserve/mod.rs`, `docs` for `docs/install.md`.
+/// The folder for the counts: `crates/model` for `crates/model/src/lib.rs`, `docs` for `docs/install.md`.
 fn folder(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {

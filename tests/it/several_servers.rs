@@ -432,9 +432,9 @@ async fn a_step_whose_write_redis_did_not_confirm_is_sent_again_and_counts_once(
         let fourth = send(4);
         until("another one waits behind it", || waiting(2.0));
         if hangs {
-            redis.signal("-STOP")
+            redis.signal("-STOP");
         } else {
-            redis.kill()
+            redis.kill();
         }
         for late in [third, fourth] {
             let refused = late.await.unwrap().unwrap_err();
@@ -445,9 +445,9 @@ async fn a_step_whose_write_redis_did_not_confirm_is_sent_again_and_counts_once(
         let refused = infer(&mut one, request(3)).await.unwrap_err();
         assert_eq!(refused.metadata().get("sequor-reason").unwrap(), "store_failed", "Redis is away: {refused:?}");
         if hangs {
-            redis.signal("-CONT")
+            redis.signal("-CONT");
         } else {
-            redis.resume()
+            redis.resume();
         }
         assert_eq!(sum(&retried(&mut one, &request(3)).await), Some(15));
         assert_eq!(sum(&retried(&mut other, &request(4)).await), Some(20), "any server goes on with it");
