@@ -350,15 +350,15 @@ fn no_step_goes_on_before_it_is_known_which_state_the_store_has() {
         machine.be_unsure();
         machine.fail_reads(true);
         if done {
-            machine.fail_done(true)
+            machine.fail_done(true);
         } else {
-            machine.fail_disk(true)
+            machine.fail_disk(true);
         }
         assert!(rolled_back(&server.send(7, 1, number(counted, 3)).unwrap_err()));
         if done {
-            machine.fail_done(false)
+            machine.fail_done(false);
         } else {
-            machine.fail_disk(false)
+            machine.fail_disk(false);
         }
         for _ in 0..3 {
             let refused = server.send(7, 1, number(counted, 3)).unwrap_err();
