@@ -78,11 +78,9 @@ def told(call, hook):
 
 
 def words(error, hook=None):
-    """What was raised, and where in the author's own file: the innermost of its lines, or the hook that cannot be called so or whose answer is wrong."""
+    """What was raised, and where in the author's own file: the innermost of its lines, or the hook whose answer is wrong."""
     own = [place for name, place in _frames(error.__traceback__) if _is_authors(name)]
-    # Another error without a line of the author's is not about the hook.
-    of_hook = _defined(hook) if isinstance(error, TypeError) else ("", 0)
-    file, line = own[-1] if own else of_hook
+    file, line = own[-1] if own else _defined(hook)
     place = f" at {file.rsplit('/', 1)[-1]}:{line}" if file else ""
     return f"{type(error).__name__}: {error}{place}"
 
