@@ -106,9 +106,10 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, cl
     if let Some(what) = misplaced(&program(), &matches) {
         return Err(program().error(ErrorKind::UnknownArgument, what));
     }
-    match remote::one_sequence::unnamed(innermost(&matches)) {
+    let mut command = command_of(&matches);
+    match remote::one_sequence::unnamed(&command, innermost(&matches)) {
         None => Ok(matches),
-        Some(what) => Err(command_of(&matches).error(ErrorKind::MissingRequiredArgument, what)),
+        Some(what) => Err(command.error(ErrorKind::MissingRequiredArgument, what)),
     }
 }
 

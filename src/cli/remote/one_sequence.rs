@@ -1,6 +1,6 @@
 //! The arguments that name one sequence: `MODEL ID`, `MODEL/ID`, or `--model MODEL ID`.
 
-use clap::{Arg, ArgAction, ArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// The arguments. A command that has them takes all three forms.
 pub(super) fn args() -> [Arg; 4] {
@@ -29,8 +29,9 @@ pub(super) fn of(matches: &ArgMatches) -> (&str, &str) {
 }
 
 /// Why a command line of a command about one sequence is refused, if it does not name one.
-pub(in crate::cli) fn unnamed(matches: &ArgMatches) -> Option<String> {
-    let takes = |name: &str| matches.try_contains_id(name).is_ok();
+pub(in crate::cli) fn unnamed(command: &Command, matches: &ArgMatches) -> Option<String> {
+    // Matches know the names of arguments in debug builds only.
+    let takes = |name: &str| command.get_arguments().any(|arg| arg.get_id() == name);
     if !["of", "id", "model", "text"].into_iter().all(takes) || named(matches).is_some() {
         return None;
     }
@@ -41,13 +42,14 @@ pub(in crate::cli) fn unnamed(matches: &ArgMatches) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Command;
-
     use super::*;
 
+    fn command() -> Command {
+        Command::new("x").args(args())
+    }
+
     fn parsed(arguments: &[&str]) -> ArgMatches {
-        let line = [&["x"], arguments].concat();
-        Command::new("x").args(args()).try_get_matches_from(line).unwrap()
+        command().try_get_matches_from([&["x"], arguments].concat()).unwrap()
     }
 
     #[test]
@@ -61,7 +63,7 @@ mod tests {
             (&["a/b", "--model", "vad"], ("vad", "a/b")),
         ] {
             let matches = parsed(arguments);
-            assert_eq!((of(&matches), unnamed(&matches)), (want, None), "{arguments:?}");
+            assert_eq!((of(&matches), unnamed(&command(), &matches)), (want, None), "{arguments:?}");
         }
         for (arguments, why) in [
             (&["vad"][..], "there is no ID"),
@@ -69,9 +71,11 @@ mod tests {
             (&["--model", "vad"], "there is no ID"),
             (&["--model", "vad", "vad", "7"], "the model is named twice"),
         ] {
-            let what = unnamed(&parsed(arguments)).unwrap();
+            let what = unnamed(&command(), &parsed(arguments)).unwrap();
             assert!(what.starts_with(why) && what.ends_with("MODEL/ID, or --model MODEL ID"), "{what}");
         }
-        assert_eq!(unnamed(&Command::new("y").try_get_matches_from(["y"]).unwrap()), None, "another command");
+        let other = Command::new("y");
+        let matches = other.clone().try_get_matches_from(["y"]).unwrap();
+        assert_eq!(unnamed(&other, &matches), None, "another command");
     }
 }
