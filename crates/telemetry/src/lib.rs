@@ -1,4 +1,4 @@
-//! What the server tells about itself: metrics, logs, spans, recorded requests, and tables for terminals. Decides nothing.
+//! Observability: metrics, logs, spans, recorded requests, and tables for terminals. No other part depends on their values.
 //!
 //! # Layout
 //!

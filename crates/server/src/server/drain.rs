@@ -16,6 +16,9 @@ use crate::api::{Api, ServerPhase};
 use crate::config::server::Drain;
 use crate::config::units::Span;
 
+/// The target of the log lines, as operators filter them: it does not depend on the package.
+const TARGET: &str = "sequor::server::drain";
+
 /// How often the drain checks whether the sequences have ended.
 const LOOK: Duration = Duration::from_millis(50);
 /// Time for requests to end when the server must stop at once.
@@ -77,7 +80,7 @@ pub(super) async fn run(
     };
     let (begun, options) = (Instant::now(), **options.load());
     let limit = begun + options.exit_timeout.0;
-    tracing::info!(?wish, "stopping");
+    tracing::info!(target: TARGET, ?wish, "stopping");
     // A server that still loads its first models was never ready, so it announces nothing.
     let announce = if api.repository().is_loading() { Span::default() } else { options.announce };
     let options = Drain { announce, ..options };
@@ -94,13 +97,13 @@ pub(super) async fn run(
         () = stop.hurries() => Drained::Cut,
     };
     if drained == Drained::Cut {
-        tracing::warn!(in_flight = api.metrics().in_flight().get(), "connections are cut");
+        tracing::warn!(target: TARGET, in_flight = api.metrics().in_flight().get(), "connections are cut");
         shutdown.cut.cancel();
         // A cut connection ends at its next step. A task that never reaches one does not delay the exit.
         let _ = timeout(NOW, shutdown.connections.wait()).await;
     }
     let seconds = begun.elapsed().as_secs_f64();
-    tracing::info!(?drained, seconds, "connections closed; states are being stored");
+    tracing::info!(target: TARGET, ?drained, seconds, "connections closed; states are being stored");
     drained
 }
 
@@ -108,8 +111,8 @@ pub(super) async fn run(
 /// them.
 pub fn log_end(drained: Drained, lost_sequences: u64) {
     match lost_sequences {
-        0 => tracing::info!(?drained, "stopped"),
-        lost_sequences => tracing::warn!(?drained, lost_sequences, "stopped, live sequences are lost"),
+        0 => tracing::info!(target: TARGET, ?drained, "stopped"),
+        lost_sequences => tracing::warn!(target: TARGET, ?drained, lost_sequences, "stopped, live sequences are lost"),
     }
 }
 
@@ -132,7 +135,7 @@ impl StopSignals {
     /// Waits for a signal that speeds up the stop. After `sequor drain`, the service manager sends a SIGTERM, which does not count.
     async fn hurries(&mut self) {
         while self.next().await == Stop::Drain && std::mem::take(&mut self.begun_by_operator) {
-            tracing::info!("SIGTERM: the server is draining already; a second one stops it at once");
+            tracing::info!(target: TARGET, "SIGTERM: the server is draining already; a second one stops it at once");
         }
     }
 }

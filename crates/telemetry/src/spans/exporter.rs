@@ -19,6 +19,9 @@ use super::tracer::Tracer;
 use crate::config::server::{ExportPace, OtlpSettings};
 use crate::telemetry::{SpanCounters, SpanLoss};
 
+/// The target of the log lines, as operators filter them: it does not depend on the package.
+const TARGET: &str = "sequor::spans::exporter";
+
 /// A handle to the task that exports. If it is dropped, the task continues.
 #[derive(Debug)]
 pub struct Exporter {
@@ -43,7 +46,7 @@ impl Exporter {
     pub async fn flush(self, limit: Duration) {
         self.stop.cancel();
         if timeout(limit, self.task).await.is_err() {
-            tracing::warn!(?limit, "the collector did not take the last spans in time; they are lost");
+            tracing::warn!(target: TARGET, ?limit, "the collector did not take the last spans in time; they are lost");
         }
     }
 }
@@ -100,13 +103,13 @@ impl ExportTask {
             Ok(()) => {
                 self.counters.exported(count);
                 if std::mem::take(&mut self.is_away) {
-                    tracing::info!("the collector takes spans again");
+                    tracing::info!(target: TARGET, "the collector takes spans again");
                 }
             }
             Err(error) => {
                 self.counters.dropped(SpanLoss::Collector, count);
                 if !std::mem::replace(&mut self.is_away, true) {
-                    tracing::warn!(%error, "spans cannot be exported and are dropped; requests go on");
+                    tracing::warn!(target: TARGET, %error, "spans cannot be exported and are dropped; requests go on");
                 }
             }
         }

@@ -67,7 +67,7 @@ impl KeptStages for Table {
         let id = submit.id.clone();
         if matches!(kept.doubt, Some(WriteDoubt::Unread(_))) {
             look(self, &id, &job.load);
-            let why = "the write of its last step failed, and the store has not said yet which state it has".to_owned();
+            let why = "the write of its last step failed, and the stored state has not been read since".to_owned();
             return Err(Failure::Store { model: job.load.settings.name.clone(), id, why });
         }
         if let Some(why) = kept.misfit(&job.load, job.counted, self.successors(kept.version_digest())) {

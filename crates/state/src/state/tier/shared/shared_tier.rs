@@ -128,7 +128,7 @@ impl SharedTier {
     }
 
     /// Asks Redis for the state of a sequence whose last write got no answer. That write does nothing any more if it arrives later.
-    fn settle(&self, key: &TierKey) -> Result<(), TierError> {
+    fn recall_if_unsure(&self, key: &TierKey) -> Result<(), TierError> {
         if self.held.unsure_epoch_of(key).is_some() {
             let lost = self.recall(&mut self.link.lock(), &[key])?;
             self.report_fenced(lost);
@@ -163,7 +163,7 @@ impl SharedTier {
 
 impl Tier for SharedTier {
     fn get(&self, key: &TierKey) -> FoundState {
-        self.settle(key)?;
+        self.recall_if_unsure(key)?;
         let Some(HeldRecord { head, blob, is_unsure, .. }) = self.held.get(key) else { return Ok(None) };
         if is_unsure {
             return Err(TierError::Checksum { step: head.map_or(0, |head| head.step) });
@@ -230,7 +230,7 @@ impl Tier for SharedTier {
     }
 
     fn look(&self, key: &TierKey) -> Result<Option<Arc<StateHead>>, TierError> {
-        self.settle(key)?;
+        self.recall_if_unsure(key)?;
         let HeldRecord { head, is_unsure, .. } = self.held.get(key).ok_or(TierError::Fenced)?;
         let step = head.as_ref().map_or(0, |head| head.step);
         if is_unsure { Err(TierError::Checksum { step }) } else { Ok(head) }
