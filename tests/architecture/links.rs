@@ -219,6 +219,39 @@ fn pages_that_the_code_names_are_there() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// What `docs/logs.md` tells readers to search for is in the code: targets and sentences as texts, fields where something is logged.
+#[test]
+fn log_lines_that_the_page_lists_are_in_the_code() {
+    let page = fs::read_to_string(root().join("docs/logs.md")).unwrap();
+    let table = page.split("## Lines to search for").nth(1).unwrap().split("\n## ").next().unwrap();
+    let searches =
+        table.lines().filter_map(|line| line.split('|').nth(2)).flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let targets = page.split('`').skip(1).step_by(2).filter(|span| span.starts_with("sequor::"));
+    let code: Vec<String> = ["src", "crates"].into_iter().flat_map(sources).map(|(_, text)| text).collect();
+    let (mut listed, mut faults) = (BTreeSet::new(), Vec::new());
+    for word in searches.chain(targets.map(|target| target.split('=').next().unwrap())).filter(|word| *word != "ERROR")
+    {
+        let is_there = match word {
+            target if target.contains("::") => code.iter().any(|text| text.contains(&format!("\"{target}\""))),
+            sentence if sentence.contains(' ') => code.iter().any(|text| text.contains(sentence)),
+            field => {
+                let is_word = |text: &String| {
+                    let mut places = text.match_indices(field).map(|(at, _)| (&text[..at], &text[at + field.len()..]));
+                    places
+                        .any(|(before, after)| !before.ends_with(super::in_word) && !after.starts_with(super::in_word))
+                };
+                code.iter().filter(|text| text.contains("tracing::")).any(is_word)
+            }
+        };
+        listed.insert(word);
+        if !is_there {
+            faults.push(word);
+        }
+    }
+    assert!(listed.len() > 15, "{listed:?}");
+    assert!(faults.is_empty(), "docs/logs.md lists what the code does not log: {faults:?}");
+}
+
 #[test]
 fn anchors_and_sentences_are_counted() {
     assert_eq!(
