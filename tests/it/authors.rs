@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::plugins::{shown, step};
 use crate::python::prepared;
-use crate::server::{Call, SEQUOR, Server, copy, models, root, runtime};
+use crate::server::{Call, Server, copy, models, root, runtime, sequor};
 
 /// A page below docs/plugins.
 fn page(name: &str) -> String {
@@ -49,7 +49,7 @@ fn within_a_sentence(begin: &str) -> Vec<String> {
 /// Runs commands one after the other in a shell, and returns their output.
 pub(crate) fn typed(commands: &[String], folder: &Path, server: Option<&Server>) -> String {
     let bin = |program: &Path| program.parent().unwrap().display().to_string();
-    let (sequor, node) = (bin(Path::new(SEQUOR)), bin(&prepared("SEQUOR_NODE")));
+    let (sequor, node) = (bin(sequor()), bin(&prepared("SEQUOR_NODE")));
     let path = format!("{sequor}:{node}:{}", std::env::var("PATH").unwrap());
     let script = format!("set -e\n{}\n", commands.join("\n"));
     let mut shell = Command::new("sh");

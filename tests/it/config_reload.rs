@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::operator::ask;
-use crate::server::{Call, Ended, SEQUOR, Server, models, until};
+use crate::server::{Call, Ended, Server, models, sequor, until};
 
 /// A server with a settings file.
 struct Configured {
@@ -45,7 +45,7 @@ impl Configured {
     /// Runs `sequor config` against the server.
     fn config(&self, arguments: &[&str]) -> Ended {
         let admin = self.server.admin.unwrap().to_string();
-        Call::new(SEQUOR).arguments(["config"]).arguments(arguments).environment("SEQUOR_SERVER", admin).end()
+        Call::new(sequor()).arguments(["config"]).arguments(arguments).environment("SEQUOR_SERVER", admin).end()
     }
 
     /// The row of a setting.

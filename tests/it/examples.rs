@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::python;
-use crate::server::{SEQUOR, Server, root};
+use crate::server::{BUILT, Server, root};
 
 /// The last number of every line.
 fn probabilities(printed: &str) -> Vec<f32> {
@@ -46,7 +46,7 @@ fn the_stateful_backend_client_examples_print_correct_sums() {
 
 #[test]
 fn the_rust_example_detects_speech() {
-    let example = Path::new(SEQUOR).parent().unwrap().join("examples/stream_speech");
+    let example = Path::new(BUILT).parent().unwrap().join("examples/stream_speech");
     assert!(example.is_file(), "{} is not built: run `cargo xtask test`", example.display());
     let server = Server::of_models();
     let done = Command::new(example).arg(server.grpc.to_string()).current_dir(root()).output().unwrap();

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use crate::cache::metric;
-use crate::server::{Call, Ended, SEQUOR, copy, models, root};
+use crate::server::{Call, Ended, copy, models, root, sequor};
 
 /// Checks for one line on standard error, and no panic.
 fn assert_refused(ended: &Ended, code: i32, sentence: &str) {
@@ -42,7 +42,7 @@ fn the_error_lists_every_place_searched_if_there_is_no_library() {
     let bin = rig.path().canonicalize().unwrap().join("bin");
     fs::create_dir(&bin).unwrap();
     let program = bin.join("sequor");
-    fs::copy(SEQUOR, &program).unwrap();
+    fs::copy(sequor(), &program).unwrap();
     for command in [&["serve", "--model-repository", "/nowhere"][..], &["demo"], &["runtime", "path"]] {
         let call = Call::new(&program).arguments(command);
         let here = call.folder.path().canonicalize().unwrap();

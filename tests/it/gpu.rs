@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use sequor::device::Accelerators;
 use sequor::device::cuda::CudaDriver;
 
-use crate::server::{Call, SEQUOR, copy, get, models, runtime};
+use crate::server::{Call, copy, get, models, runtime, sequor};
 
 const PROVIDER: &str = "libonnxruntime_providers_cuda.so";
 
@@ -100,7 +100,7 @@ fn check_refuses_kind_gpu_without_a_gpu_provider() {
     let folder = tempfile::tempdir().unwrap();
     let library = library(folder.path(), false);
     let repository = repository(folder.path(), "kind: KIND_GPU");
-    let call = Call::new(SEQUOR).environment("ORT_DYLIB_PATH", library).arguments(["check"]).arguments([repository]);
+    let call = Call::new(sequor()).environment("ORT_DYLIB_PATH", library).arguments(["check"]).arguments([repository]);
     let ended = call.end();
     assert_eq!(ended.code, Some(3), "{ended:?}");
     let all = format!("{}{}", ended.stdout, ended.stderr);

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use serde_json::{Value, json};
 
 use crate::operator::ask;
-use crate::server::{Call, SEQUOR, models, runtime};
+use crate::server::{Call, models, runtime, sequor};
 
 /// Sequor's flags next to those of OVMS, so that the test gets free ports.
 const PORTS: [&str; 9] = [
@@ -22,7 +22,7 @@ const PORTS: [&str; 9] = [
 
 /// A call of the program through a link with this name.
 fn called(name: &str, folder: &std::path::Path) -> Call {
-    symlink(SEQUOR, folder.join(name)).unwrap();
+    symlink(sequor(), folder.join(name)).unwrap();
     let call = Call::new(folder.join(name)).environment("ORT_DYLIB_PATH", runtime());
     call.environment("SEQUOR_DRAIN_ANNOUNCE", "0s")
 }

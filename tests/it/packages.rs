@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::server::{Call, root};
+use crate::server::{BUILT, Call, root};
 
 /// systemd itself verifies the unit, if it is installed.
 #[test]
@@ -15,7 +15,7 @@ fn systemd_accepts_the_unit() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sequor.service");
     // The program's path in this test.
-    fs::write(&file, unit.replace("/opt/sequor/bin/sequor", env!("CARGO_BIN_EXE_sequor"))).unwrap();
+    fs::write(&file, unit.replace("/opt/sequor/bin/sequor", BUILT)).unwrap();
     match Command::new("systemd-analyze").arg("verify").arg(&file).output() {
         Err(_) => println!("there is no systemd-analyze here"),
         Ok(message) => {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::python::prepared;
-use crate::server::{Call, SEQUOR, Server, copy, models, root, runtime};
+use crate::server::{Call, Server, copy, models, root, runtime, sequor};
 
 /// Pages whose commands another test runs.
 const ELSEWHERE: [(&str, &str); 6] = [
@@ -160,7 +160,7 @@ impl Reader {
     fn run(&self, mut command: Command, text: &str) -> String {
         let python = prepared("SEQUOR_PYTHON");
         let bin = |program: &Path| program.parent().unwrap().to_path_buf();
-        let mut path = vec![bin(Path::new(SEQUOR)), bin(&python), bin(&prepared("SEQUOR_NODE"))];
+        let mut path = vec![bin(sequor()), bin(&python), bin(&prepared("SEQUOR_NODE"))];
         path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
         command.current_dir(self.folder.path()).env("PATH", std::env::join_paths(path).unwrap());
         command.env("ORT_DYLIB_PATH", runtime()).env("PYTHONDONTWRITEBYTECODE", "1").env("COLUMNS", "100");

@@ -13,7 +13,7 @@ use sequor_proto::{InferParameter, ModelInferRequest};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use crate::server::{Call, SEQUOR, Server, copy, get, models, runtime};
+use crate::server::{Call, Server, copy, get, models, runtime, sequor};
 
 type Client = GrpcInferenceServiceClient<Channel>;
 
@@ -138,9 +138,9 @@ fn the_server_serves_even_if_its_output_is_closed() {
     let port = TcpListener::bind((Ipv4Addr::new(127, a.max(1), b, c), 0)).unwrap().local_addr().unwrap();
     let (address, number) = (port.ip().to_string(), port.port().to_string());
     for is_closed in [false, true] {
-        let mut call = Call::new(if is_closed { "sh" } else { SEQUOR });
+        let mut call = Call::new(if is_closed { Path::new("sh") } else { sequor() });
         if is_closed {
-            call = call.arguments(["-c", "exec \"$0\" \"$@\" >&-", SEQUOR]);
+            call = call.arguments(["-c", "exec \"$0\" \"$@\" >&-"]).arguments([sequor()]);
         } else {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);

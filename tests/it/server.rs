@@ -15,8 +15,14 @@ use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceCl
 use tempfile::TempDir;
 use tonic::transport::Channel;
 
-/// The program under test.
-pub(crate) const SEQUOR: &str = env!("CARGO_BIN_EXE_sequor");
+/// The program under test: the one of this build, or another build of it that `SEQUOR_PROGRAM` names.
+pub(crate) fn sequor() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| std::env::var_os("SEQUOR_PROGRAM").unwrap_or_else(|| BUILT.into()).into())
+}
+
+/// The program of this build.
+pub(crate) const BUILT: &str = env!("CARGO_BIN_EXE_sequor");
 
 /// Timeout for the program. Nothing takes a tenth of it, even on a busy machine.
 const HANGS: Duration = Duration::from_secs(180);
@@ -44,7 +50,7 @@ pub(crate) fn models() -> PathBuf {
 pub(crate) fn runtime() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
-        let message = Command::new(SEQUOR).args(["runtime", "path"]).current_dir(root()).output().unwrap();
+        let message = Command::new(sequor()).args(["runtime", "path"]).current_dir(root()).output().unwrap();
         assert!(message.status.success(), "no ONNX Runtime: run `cargo xtask test`, which gets one");
         PathBuf::from(String::from_utf8(message.stdout).unwrap().trim())
     })
@@ -79,7 +85,7 @@ impl Call {
     }
 
     pub(crate) fn sequor() -> Call {
-        Call::new(SEQUOR).environment("ORT_DYLIB_PATH", runtime())
+        Call::new(sequor()).environment("ORT_DYLIB_PATH", runtime())
     }
 
     /// `serve` of this repository, on the loopback address and free ports.

@@ -27,7 +27,7 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::certificates::TestCertificates;
 use crate::operator::ask;
 use crate::python::prepared;
-use crate::server::{Call, SEQUOR, Server, root, until};
+use crate::server::{Call, Server, root, sequor, until};
 use crate::steps::{STRATEGIES, accumulators, metric, parameter, step, sum};
 
 type Client = GrpcInferenceServiceClient<Channel>;
@@ -986,7 +986,7 @@ fn a_server_does_not_start_without_its_redis_and_shows_no_password() {
     assert_eq!(ended.code, Some(3), "{ended:?}");
     assert!(ended.stderr.contains(&format!("state.url: redis://:***@127.0.0.1:{port} cannot be reached")), "{ended:?}");
     assert!(!ended.stderr.contains("s3cret") && !ended.stdout.contains("s3cret"), "{ended:?}");
-    let both = Call::new(SEQUOR).arguments(["serve", "--state-url", &url, "--state-dir", "state"]).end();
+    let both = Call::new(sequor()).arguments(["serve", "--state-url", &url, "--state-dir", "state"]).end();
     assert!(both.stderr.contains("state.url and state.dir are both set"), "{both:?}");
     assert!(!both.stderr.contains("s3cret"), "{both:?}");
 }

@@ -10,7 +10,7 @@ use rustix::termios::tcgetattr;
 use serde_json::{Value, json};
 
 use crate::plugins::post;
-use crate::server::{Call, SEQUOR, Server, models};
+use crate::server::{Call, Server, models, sequor};
 
 fn top(server: &Server, arguments: &[&str]) -> Call {
     let call = Call::sequor().environment("SEQUOR_SERVER", server.admin.unwrap().to_string());
@@ -115,7 +115,7 @@ fn a_terminal_is_redrawn_until_q_and_then_restored() {
         let (mut ours, theirs) = terminal();
         let before = tcgetattr(&theirs).unwrap();
         let stdio = || Stdio::from(theirs.try_clone().unwrap());
-        let mut command = Command::new(SEQUOR);
+        let mut command = Command::new(sequor());
         command.args(["top", "--interval", "100ms", "--server", &server.admin.unwrap().to_string()]);
         let mut child = command.stdin(stdio()).stdout(stdio()).stderr(Stdio::piped()).spawn().unwrap();
         let mut text = String::new();
@@ -138,7 +138,7 @@ fn a_terminal_reports_an_absent_server_and_stays() {
     let server = Call::serve(models()).arguments(["--model-control-mode=explicit"]).start();
     let (mut ours, theirs) = terminal();
     let stdio = || Stdio::from(theirs.try_clone().unwrap());
-    let mut command = Command::new(SEQUOR);
+    let mut command = Command::new(sequor());
     command.args(["top", "--interval", "100ms", "--server", &server.admin.unwrap().to_string()]);
     let mut child = command.stdin(stdio()).stdout(stdio()).stderr(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();

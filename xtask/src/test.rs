@@ -11,6 +11,9 @@ use crate::servers::{HAPROXY, REDIS};
 use crate::tally::{self, TestTally};
 use crate::{browser, fuzz, guests, kernels, node, perf, process, python, runtime, sounds, types};
 
+/// The profile of the program that [`tests_of`] tests.
+const SHIPPED: &str = "shipped";
+
 /// Options beyond the everyday run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TestOptions {
@@ -128,7 +131,22 @@ fn run(options: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Res
     );
     tally.add(beside);
     built?;
-    phases.check("tests", || tally::run(&mut tests(has_browser, options.all_languages), tally));
+    let mut shipped = Err(anyhow!("not built"));
+    phases.side_by_side(
+        |phases| {
+            phases.check("tests", || tally::run(&mut tests(has_browser, options.all_languages), tally));
+            Ok(())
+        },
+        |phases| shipped = build_as_shipped(phases),
+    )?;
+    if let Ok(program) = shipped {
+        phases.check("as shipped", || {
+            let mut again = TestTally::default();
+            let result = tally::run(&mut tests_of(&program), &mut again);
+            tally.add(TestTally { skipped: 0, ..again });
+            result
+        });
+    }
     if options.all_languages {
         phases.check("types", types::check);
     }
@@ -136,6 +154,16 @@ fn run(options: &TestOptions, phases: &mut Phases, tally: &mut TestTally) -> Res
         phases.check("fuzz", || tally::run(&mut fuzz::command(process::linting_cargo, seconds), tally));
     }
     Ok(())
+}
+
+/// Builds the program without debug assertions, as users get it, but not optimised. It yields to the tests that run at the same time.
+fn build_as_shipped(phases: &mut Phases) -> Result<PathBuf> {
+    phases.need("build as shipped", || {
+        let mut cargo = process::command("nice");
+        cargo.args(["-n", "19"]).arg(process::cargo().get_program());
+        quiet(cargo.args(["build", "--locked", "--profile", SHIPPED, "--bin", "sequor"]))
+    })?;
+    process::built(SHIPPED, "sequor")
 }
 
 fn format_and_pages(options: &TestOptions, phases: &mut Phases) {
@@ -221,6 +249,14 @@ fn interleavings() -> Command {
         "--",
         "interleavings",
     ]);
+    tests
+}
+
+/// The black-box tests of the commands, with this program. Crates check less, and can do other things, where there are no debug assertions.
+fn tests_of(program: &Path) -> Command {
+    let mut tests = process::linting_cargo(&["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
+    tests.args(["--filter-expr", "binary(it) and test(/^(admin|check|cli|config|sequences|serve|why)::/)"]);
+    with_environment(&mut tests).env("SEQUOR_PROGRAM", program);
     tests
 }
 
