@@ -105,7 +105,9 @@ pub trait Tier: Send + Sync + fmt::Debug {
     fn put_each(&self, changes: &[TierChange]) -> Result<HashMap<usize, TierError>, TierError> {
         let too_large = self.put_batch(changes)?;
         let full = |place: usize| {
-            let needed = if let TierChange::Put { file, .. } = changes.get(place)? { file.len() as u64 } else { 0 };
+            let TierChange::Put { key, head, .. } = changes.get(place)? else { return None };
+            // A state replaces the stored one of its sequence.
+            let needed = head.bytes.saturating_sub(self.head(key).map_or(0, |stored| stored.bytes));
             let usage = self.usage();
             Some((place, TierError::Full { needed, used: usage.bytes, limit: usage.limit }))
         };

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use super::contract::TierUsage;
 use super::error::TierError;
 
 /// Minimum time between two reports of outages. Failures that follow sooner belong to the same outage.
@@ -55,6 +56,8 @@ impl StoreOutage {
 #[derive(Debug, Default)]
 struct WriteHealth {
     trouble: Option<StoreTrouble>,
+    /// The size of the largest state that the limit has refused in the present trouble.
+    refused: u64,
     outage: Option<StoreOutage>,
     /// When the end of the last outage was reported.
     reported: Option<Instant>,
@@ -65,20 +68,28 @@ struct WriteHealth {
 pub(super) struct StoreHealth(Mutex<WriteHealth>);
 
 impl StoreHealth {
-    /// Notes the outcome of an attempt to write. An error that is about one state, and not about the store, is no trouble. A store at its limit
-    /// still removes, so there only a written state (`has_state`) shows that it has room again.
-    pub(super) fn note(&self, outcome: Result<(), &TierError>, has_state: bool, now: Instant) {
+    /// Notes the outcome of an attempt to write, and the usage after it. An error that is about one state, and not about the store, is no
+    /// trouble. A store at its limit still removes, and may have room for small states. So its trouble lasts until it has room for the largest
+    /// one that it refused.
+    pub(super) fn note(&self, outcome: Result<(), &TierError>, usage: TierUsage, now: Instant) {
         let mut held = self.0.lock();
-        let WriteHealth { trouble, outage, .. } = &mut *held;
+        let WriteHealth { trouble, refused, outage, .. } = &mut *held;
         match outcome {
             Ok(()) => {
-                *trouble = trouble.take().filter(|of| matches!(of.error, TierError::Full { .. }) && !has_state);
+                let is_full = has_no_room(usage, *refused);
+                *trouble = trouble.take().filter(|of| matches!(of.error, TierError::Full { .. }) && is_full);
+                if trouble.is_none() {
+                    *refused = 0;
+                }
                 if let (None, Some(outage)) = (trouble, outage) {
                     outage.ended.get_or_insert(now);
                 }
             }
             Err(TierError::Fenced | TierError::Checksum { .. } | TierError::Closed) => {}
             Err(error) => {
+                if let TierError::Full { needed, .. } = error {
+                    *refused = (*needed).max(*refused);
+                }
                 let (since, waiting) = trouble.as_ref().map_or((SystemTime::now(), 0), |of| (of.since, of.waiting));
                 *trouble = Some(StoreTrouble { since, error: error.clone(), waiting });
                 let begins = StoreOutage { began: now, ended: None, unstored: 0, waited: 0 };
@@ -122,32 +133,55 @@ impl StoreHealth {
     }
 }
 
+/// Whether a state of this size does not fit. A state above the limit never fits, so it says nothing about the room.
+fn has_no_room(usage: TierUsage, state: u64) -> bool {
+    state <= usage.limit && usage.limit - state.min(usage.limit) < usage.bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const EMPTY: TierUsage = TierUsage { states: 0, bytes: 0, limit: 100 };
+
     #[test]
     fn a_trouble_begins_with_the_first_failure_and_ends_with_a_success() {
         let (health, now) = (StoreHealth::default(), Instant::now());
-        health.note(Err(&TierError::Fenced), true, now);
+        health.note(Err(&TierError::Fenced), EMPTY, now);
         assert_eq!(health.trouble(), None, "the store works");
-        health.note(Err(&TierError::io("st".to_owned(), &"full")), true, now);
+        health.note(Err(&TierError::io("st".to_owned(), &"full")), EMPTY, now);
         let first = health.trouble().unwrap();
         health.waits(639);
-        health.note(Err(&TierError::io("st".to_owned(), &"still full")), true, now);
+        health.note(Err(&TierError::io("st".to_owned(), &"still full")), EMPTY, now);
         let then = health.trouble().unwrap();
         assert_eq!((then.since, then.waiting), (first.since, 639));
         assert_eq!(then.error.to_string(), "st: still full");
         let at_noon = StoreTrouble { since: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(43_200), ..then };
         let expected = "state.dir: still full since 12:00:00; 639 changes wait, models with when = \"step\" refuse";
         assert_eq!(at_noon.warning("state.dir"), expected);
-        health.note(Ok(()), false, now);
+        health.note(Ok(()), EMPTY, now);
         assert_eq!(health.trouble(), None);
-        health.note(Err(&TierError::Full { needed: 2, used: 1, limit: 1 }), true, now);
-        health.note(Ok(()), false, now);
-        assert!(health.trouble().is_some(), "a removal needs no room");
-        health.note(Ok(()), true, now);
+    }
+
+    #[test]
+    fn a_store_at_its_limit_has_room_again_once_the_largest_refused_state_fits() {
+        let (health, now) = (StoreHealth::default(), Instant::now());
+        let used = |bytes| TierUsage { states: 1, bytes, limit: 100 };
+        let refuse = |needed| health.note(Err(&TierError::Full { needed, used: 80, limit: 100 }), used(80), now);
+        refuse(30);
+        refuse(25);
+        health.note(Ok(()), used(75), now);
+        assert!(health.trouble().is_some(), "a state of 25 bytes fits, one of 30 does not");
+        assert_eq!(health.caught_up(0, now), None);
+        health.note(Ok(()), used(70), now);
         assert_eq!(health.trouble(), None);
+        assert!(health.caught_up(0, now).is_some());
+        refuse(25);
+        health.note(Ok(()), used(75), now);
+        assert_eq!(health.trouble(), None, "the states that an earlier trouble refused do not count");
+        refuse(101);
+        health.note(Ok(()), used(90), now);
+        assert_eq!(health.trouble(), None, "such a state never fits");
     }
 
     #[test]
@@ -155,22 +189,22 @@ mod tests {
         let (health, start) = (StoreHealth::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let full = TierError::io("st".to_owned(), &"full");
-        health.note(Ok(()), true, at(0));
+        health.note(Ok(()), EMPTY, at(0));
         health.unstored(3);
         assert_eq!(health.caught_up(0, at(0)), None, "there was none");
-        health.note(Err(&full), true, at(1));
+        health.note(Err(&full), EMPTY, at(1));
         health.unstored(3);
         health.waits(2);
         assert_eq!(health.caught_up(0, at(2)), None, "it lasts");
-        health.note(Err(&full), true, at(3));
+        health.note(Err(&full), EMPTY, at(3));
         health.unstored(1);
-        health.note(Ok(()), true, at(61));
+        health.note(Ok(()), EMPTY, at(61));
         assert_eq!(health.caught_up(2, at(62)), None, "changes wait");
         let outage = health.caught_up(0, at(70)).unwrap();
         assert_eq!((outage.length(), outage.unstored, outage.waited), (Duration::from_secs(60), 4, 2));
         assert_eq!(health.caught_up(0, at(71)), None, "it is reported once");
-        health.note(Err(&full), true, at(72));
-        health.note(Ok(()), true, at(73));
+        health.note(Err(&full), EMPTY, at(72));
+        health.note(Ok(()), EMPTY, at(73));
         assert_eq!(health.caught_up(0, at(74)), None, "there was a line lately");
         assert_eq!(health.caught_up(0, at(80)).map(|outage| outage.length()), Some(Duration::from_secs(1)));
     }
