@@ -35,8 +35,14 @@ pub(crate) struct Client {
     port: u16,
     /// The source of the address, for error messages.
     origin: &'static str,
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<ClientTls>,
     key: Option<String>,
+}
+
+struct ClientTls {
+    config: Arc<ClientConfig>,
+    /// Whether the client presents a certificate of its own.
+    presents: bool,
 }
 
 /// The body of a request.
@@ -60,7 +66,10 @@ impl Client {
         let (host, port) = address(rest).ok_or_else(|| Failed::Configuration(no_address(rest)))?;
         let own = path("tls-cert").zip(path("tls-key"));
         let tls = match path("tls-ca") {
-            Some(ca) => Some(tls::config(ca, own).map_err(Failed::Configuration)?),
+            Some(ca) => {
+                let config = tls::config(ca, own).map_err(Failed::Configuration)?;
+                Some(ClientTls { config, presents: own.is_some() })
+            }
             None if is_https || own.is_some() => {
                 let what = "TLS needs --tls-ca FILE: the authority that the server's certificate comes from";
                 return Err(Failed::Configuration(what.to_owned()));
@@ -170,24 +179,39 @@ impl Client {
         let Some(tls) = &self.tls else { return self.talk(stream, request).await };
         let name = ServerName::try_from(self.host.trim_matches(['[', ']']).to_owned());
         let name = name.map_err(|e| Failed::Configuration(format!("{}: {e}", self.host)))?;
-        let shaken = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
-        self.talk(shaken.map_err(|e| self.unreachable(&tls::refusal(&e)))?, request).await
+        let shaken = TlsConnector::from(Arc::clone(&tls.config)).connect(name, stream).await;
+        self.talk(shaken.map_err(|e| self.unreachable(&tls::refusal(&e, tls.presents)))?, request).await
     }
 
     async fn talk<S>(&self, stream: S, request: Request<Full<Bytes>>) -> Result<(u16, Bytes), Failed>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let broken = |e: hyper::Error| {
-            let hint = if self.tls.is_none() { ". If it speaks TLS, add --tls-ca FILE" } else { "" };
-            self.unreachable(&format!("{e}{hint}"))
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = handshake.map_err(|e| self.broken(&e))?;
+        let connection = tokio::spawn(connection);
+        let answered = async move {
+            let answer: Response<Incoming> = sender.send_request(request).await?;
+            let status = answer.status().as_u16();
+            Ok::<_, hyper::Error>((status, answer.into_body().collect().await?.to_bytes()))
         };
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-        tokio::spawn(connection);
-        let answer: Response<Incoming> = sender.send_request(request).await.map_err(broken)?;
-        let status = answer.status().as_u16();
-        let body = answer.into_body().collect().await.map_err(broken)?;
-        Ok((status, body.to_bytes()))
+        match answered.await {
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                // If the connection has failed, it knows why.
+                let of_connection = connection.await.ok().and_then(Result::err);
+                Err(self.broken(&of_connection.unwrap_or(error)))
+            }
+        }
+    }
+
+    /// The error if a connection has ended before the answer.
+    fn broken(&self, error: &hyper::Error) -> Failed {
+        let why = match &self.tls {
+            None => Some(format!("{error}. If it speaks TLS, add --tls-ca FILE")),
+            Some(tls) => tls::refusal_after_handshake(error, tls.presents),
+        };
+        self.unreachable(&why.unwrap_or_else(|| error.to_string()))
     }
 
     fn nobody_there(&self, why: &str) -> Failed {

@@ -284,6 +284,15 @@ fn why(Ended { reason, plugin, world, .. }: &Ended) -> String {
     }
 }
 
+/// The last step of an ended sequence. A step whose state was not stored was refused, so it has not taken effect.
+pub(super) fn last_step_of_ended(reason: &str, step: u64) -> String {
+    if reason == "unsealed" { format!("the state of its step {step} was not stored") } else { last_step(step) }
+}
+
+pub(super) fn last_step(step: u64) -> String {
+    if step == 0 { "no step has run yet".to_owned() } else { format!("its last step was {step}") }
+}
+
 fn path(matches: &ArgMatches, more: &str) -> String {
     let (model, id) = one_sequence::of(matches);
     let (model, id) = (segment(model), segment(id));
@@ -295,8 +304,8 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
         match (&row.live, &row.ended) {
             (Some(alive), _) => table(&HEADS, &[live(&row, alive)]),
             (None, Some(ended)) => {
-                let (step, ago) = (row.step, span(ended.ago_seconds));
-                format!("{} ended {ago} ago: {}; its last step was {step}\n", id(&row), why(ended))
+                let (step, ago) = (last_step_of_ended(&ended.reason, row.step), span(ended.ago_seconds));
+                format!("{} ended {ago} ago: {}; {step}\n", id(&row), why(ended))
             }
             (None, None) if row.node.is_some() => {
                 let node = row.node.as_deref().unwrap_or_default();

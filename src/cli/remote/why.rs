@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::client::{Client, segment};
-use super::sequence::OF_HASHES;
+use super::sequence::{OF_HASHES, last_step, last_step_of_ended};
 use super::{advice, args, one_sequence, print};
 use crate::cli::Failed;
 use crate::config::units::human;
@@ -208,7 +208,7 @@ impl Explained {
         if let Some(ExplainedEnd { reason, idle_seconds, .. }) = ended {
             let limit = idle_seconds.filter(|_| reason == "expired");
             let limit = limit.map(|idle| format!("no request came for {}, its idle time", span(idle)));
-            return limit.into_iter().chain([last_step(*step)]).collect();
+            return limit.into_iter().chain([last_step_of_ended(reason, *step)]).collect();
         }
         if let Some(ExplainedKept { bytes, left_seconds, .. }) = kept {
             let first = format!("{}; state {}", last_step(*step), human(*bytes));
@@ -300,10 +300,6 @@ impl ExplainedKept {
             _ => format!("stored by version {}", self.version),
         }
     }
-}
-
-fn last_step(step: u64) -> String {
-    if step == 0 { "no step has run yet".to_owned() } else { format!("its last step was {step}") }
 }
 
 fn slot_of(ExplainedLive { instance, slot, version, .. }: &ExplainedLive) -> String {
@@ -399,6 +395,8 @@ mod tests {
                 "id": 7, "state": "ended", "step": 402, "ended": { "reason": "expired", "idle_seconds": 5.0, "ago_seconds": 12.0 }
             }
         })));
+        let unsealed = json!({ "sequence": { "step": 3, "ended": { "reason": "unsealed" } } });
+        assert!(rendered(&unsealed).contains("the state of its step 3 was not stored"));
         let by = json!({ "sequence": { "ended": { "reason": "plugin_rejected", "plugin": "redact", "world": "processor" } } });
         assert!(rendered(&by).contains("ended 0 us ago: plugin_rejected, by processor redact\n"), "{}", rendered(&by));
     }

@@ -126,9 +126,18 @@ async fn commands_present_their_keys_and_client_certificates() {
     assert_eq!(rig.run(&[&shows[..], &["--key-file", &keys]].concat()).await.0, 0);
     let (code, _, err) = rig.run(&[&shows[..], &["--key-file", &wrong]].concat()).await;
     assert!(code == 5 && err.starts_with("sequor: the key is not one of admin.keys_file\n"), "{code} {err}");
-    assert_eq!(rig.run(&trusts).await.0, 4, "no certificate, no connection");
+    let (code, _, err) = rig.run(&trusts).await;
+    assert!(code == 4 && err.contains("add --tls-cert FILE and --tls-key FILE"), "{code} {err}");
+    let others = TestCertificates::new();
+    let of_others = ["client.pem", "client.key"].map(|file| text(&others.path(file)));
+    let (code, _, err) =
+        rig.run(&[&trusts[..], &["--tls-cert", &of_others[0], "--tls-key", &of_others[1]]].concat()).await;
+    assert!(code == 4 && !err.contains("add --tls-cert"), "{code} {err}");
     let (code, _, err) = rig.run(&["plugin", "list"]).await;
     assert!(code == 4 && err.contains("If it speaks TLS, add --tls-ca FILE"), "{code} {err}");
+    let plain = Rig::new(RigOptions::default());
+    let (code, _, err) = plain.run(&trusts).await;
+    assert!(code == 4 && err.contains("does not speak TLS"), "{code} {err}");
 }
 
 #[tokio::test]
