@@ -215,6 +215,11 @@ fn good(
     for warning in &version.warnings {
         report.push(Finding::warning(base, warning));
     }
+    if version.wants_store && !report.has_settings {
+        let what = "[durability] needs a place for states: set state.dir or state.url in the server's settings, and give \
+                    them to this check with --config FILE";
+        report.push(Finding::note(place.to_owned(), code::NOTE_STORE, what.to_owned()));
+    }
     let counts = metrics.model(name, version.version);
     let run = dry_run::run(repository, name, &version, &counts);
     match launch::sockets()?.block_on(run) {

@@ -4,7 +4,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
-use super::{Failed, environment, launch, ovms, remote, settings, stdout};
+use super::{Failed, environment, folders, launch, ovms, remote, settings, stdout};
 use crate::config::ovms::command as ovms_flags;
 use crate::config::server::{self, GivenFlags, Shown};
 use crate::server::reload;
@@ -26,11 +26,13 @@ pub(super) fn command() -> Command {
         .help("Also print what set each value: a flag, a variable, a line of the file, or default");
     let quiet = Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).conflicts_with("origin");
     let quiet = quiet.help(
-        "Print nothing, and check the files of keys and certificates, too: the exit code is 3 if anything is wrong",
+        "Print only what is wrong, and check the model repository and the files of keys and certificates, too: the exit \
+         code is 3 if a server could not start",
     );
     let without =
         Arg::new(WITHOUT_CERTIFICATES).long(WITHOUT_CERTIFICATES).action(ArgAction::SetTrue).requires("quiet");
-    let without = without.help("With --quiet: leave out the certificates and keys of tls.*, as a reload does");
+    let without = without
+        .help("With --quiet: leave out the model repository, and the certificates and keys of tls.*, as a reload does");
     let of_serve = server::args().into_iter().chain(ovms_flags::args()).map(|arg| arg.hide(true));
     let show = Command::new("show").about("Print every setting of `sequor serve`, and start nothing");
     Command::new("config")
@@ -53,14 +55,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
 fn show(matches: &ArgMatches) -> Result<(), Failed> {
     let mut given = GivenFlags::from_matches(matches);
     let _repository = ovms::repository(matches, &mut given)?;
-    let settings = settings::load(&given)?;
     if matches.get_flag("quiet") {
-        let mut faults = reload::faults(&settings);
-        if !matches.get_flag(WITHOUT_CERTIFICATES) {
-            faults.extend(reload::tls_faults(&settings));
-        }
-        return if faults.is_empty() { Ok(()) } else { Err(Failed::Configuration(faults.join("\nsequor: "))) };
+        return check(&given, matches.get_flag(WITHOUT_CERTIFICATES));
     }
+    let settings = settings::load(&given)?;
     let shown = launch::shown(&settings);
     for notice in &given.notices {
         eprintln!("sequor: {notice}");
@@ -72,6 +70,21 @@ fn show(matches: &ArgMatches) -> Result<(), Failed> {
         true => remote::print_json(&json!(shown)),
         false => stdout::text(format_args!("{}", rows(&shown, matches.get_flag("origin")))),
     }
+}
+
+/// Checks the settings, and the files that they name.
+fn check(given: &GivenFlags, as_a_reload: bool) -> Result<(), Failed> {
+    let (settings, mut faults) = settings::load_all(given)?;
+    faults.extend(reload::faults(&settings));
+    if !as_a_reload {
+        let unserved = settings.model.repository.iter().filter_map(|path| folders::unserved(path));
+        faults.extend(unserved.map(|what| reload::fault_at(&settings, "model.repository", &what)));
+        faults.extend(reload::tls_faults(&settings));
+        for warning in reload::tls_warnings(&settings) {
+            eprintln!("sequor: warning: {warning}");
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(Failed::Configuration(faults.join("\nsequor: "))) }
 }
 
 fn rows(shown: &[Shown], with_origin: bool) -> String {

@@ -16,6 +16,7 @@ use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceCl
 use sequor_proto::{InferParameter, ModelInferRequest};
 use tonic::transport::Channel;
 
+use super::settings::ProcessSettings;
 use super::{Failed, audio, chart, host, launch, stdout};
 use crate::backend::onnx::OnnxBackend;
 use crate::backend::{Backend, Feed, Fetch, LoadOptions};
@@ -63,6 +64,9 @@ pub(super) fn run(_: &ArgMatches) -> Result<(), Failed> {
     let library = launch::find_runtime(Path::new(""))?;
     let settings = server::load(None, &|name| quiet(name, folder.path()), &GivenFlags::default(), &host::info())
         .map_err(|_| Failed::Failed("the demo's own settings do not hold".to_owned()))?;
+    let process = ProcessSettings::before_start(&GivenFlags::default());
+    process.check_descriptors(&settings)?;
+    let settings = process.fit(settings);
     let metrics = Metrics::new(false);
     let (heard, batch, lines) = launch::sockets()?.block_on(async {
         let listeners = launch::bind(&settings)?;

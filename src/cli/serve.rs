@@ -1,7 +1,6 @@
 //! `sequor serve`: serves a model repository until a signal or an operator stops it.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,6 @@ use clap::{Arg, ArgMatches, Command};
 use super::settings::{self, ProcessSettings};
 use super::{Failed, environment, folders, heaps, launch, plugin_host, report, variable};
 use crate::api::admin::ConfigControl as _;
-use crate::config::model::versions;
 use crate::config::ovms::command as ovms;
 use crate::config::server::file::ControlMode;
 use crate::config::server::settings::SharedMemory;
@@ -61,7 +59,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failed> {
         return Err(Failed::Configuration(what.to_owned()));
     }
     settings.model.repository.iter().try_for_each(|path| folders::refuse_object_store(path))?;
-    refuse_model_folders(&settings.model.repository)?;
+    settings.model.repository.iter().try_for_each(|path| folders::refuse_model_folder(path))?;
     log::init(settings.log.format, &settings.log.level, variable("RUST_LOG").as_deref())
         .map_err(|e| Failed::Configuration(e.to_string()))?;
     for notice in &given.notices {
@@ -221,17 +219,6 @@ fn govern(
 fn unloaded(repository: &Repository) -> Vec<String> {
     let all = repository.statuses().into_iter();
     all.filter(|status| !matches!(status.availability, Availability::Ready(_))).map(|status| status.name).collect()
-}
-
-/// Refuses a model's own folder in place of a repository: Sequor would find no models in it.
-fn refuse_model_folders(repositories: &[PathBuf]) -> Result<(), Failed> {
-    let is_one_model = |folder: &&PathBuf| versions::is_model_directory(folder) && !folders::holds_models(folder);
-    let Some(folder) = repositories.iter().find(is_one_model) else { return Ok(()) };
-    let above = fs_err::canonicalize(folder).ok().and_then(|path| path.parent().map(|path| path.display().to_string()));
-    let (folder, above) = (folder.display(), above.unwrap_or_else(|| "..".to_owned()));
-    Err(Failed::Configuration(format!(
-        "{folder} is the folder of one model; name the repository above it: --model-repository {above}"
-    )))
 }
 
 /// The limits of memory for requests, states and tensors, and their origins, for the log.

@@ -87,6 +87,14 @@ pub(super) fn load(given: &GivenFlags) -> Result<Settings, Failed> {
     server::load(file, &variable, given, &host::info()).map_err(wrong)
 }
 
+/// Loads the settings, with a line for each fault. Values with a fault are left out.
+pub(super) fn load_all(given: &GivenFlags) -> Result<(Settings, Vec<String>), Failed> {
+    let (path, text) = file(given).map_err(Failed::Configuration)?.unzip();
+    let file = path.as_deref().zip(text.as_deref());
+    let (settings, faults) = server::load_all(file, &variable, given, &host::info());
+    Ok((settings, lines(&faults)))
+}
+
 /// The settings file and its text, if one is named.
 fn file(given: &GivenFlags) -> Result<Option<(PathBuf, String)>, String> {
     let Some(path) = server::config_path(&variable, given) else { return Ok(None) };

@@ -103,6 +103,21 @@ fn an_absent_model_file_is_explained_by_the_files_of_its_version() {
 }
 
 #[test]
+fn a_cut_model_file_has_another_code_than_an_absent_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("repository/accumulator_fp32");
+    copy(&models().join("accumulator_fp32"), &model);
+    let graph = fs::read(model.join("1/model.onnx")).unwrap();
+    for wrong in [&graph[..graph.len() / 2], b"no graph"] {
+        fs::write(model.join("1/model.onnx"), wrong).unwrap();
+        let (code, json) = check(&folder.path().join("repository"));
+        let errors = found(&json, "error");
+        assert_eq!((code, errors.len(), &errors[0]["code"]), (Some(3), 1, &Value::from("E-GRAPH")), "{json:#}");
+        assert_eq!(errors[0]["file"], "accumulator_fp32/1/model.onnx", "{json:#}");
+    }
+}
+
+#[test]
 fn a_folder_without_a_model_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let ended = Call::sequor().arguments(["check"]).arguments([folder.path()]).end();
@@ -141,9 +156,13 @@ fn a_model_that_needs_a_directory_for_states_is_checked_with_the_servers_setting
     };
     let refused = check("schema = 1\n");
     assert_eq!(refused.code, Some(3), "{refused:?}");
-    assert!(refused.stdout.contains("[durability] needs a place for states"), "{refused:?}");
+    let place = "accumulator_int32/sequor.toml:2:1  error  [durability] needs a place for states";
+    assert!(refused.stdout.contains(place) && refused.stdout.contains(" E-STORE\n"), "{refused:?}");
     let good = check("[state]\ndir = \"states\"\n");
-    assert_eq!(good.code, Some(0), "{good:?}");
+    assert!(good.code == Some(0) && !good.stdout.contains("N-STORE"), "{good:?}");
+    let (code, json) = self::check(&folder.path().join("models"));
+    let notes = found(&json, "note");
+    assert_eq!((code, notes.len(), &notes[0]["code"]), (Some(0), 1, &Value::from("N-STORE")), "{json:#}");
 }
 
 #[test]

@@ -204,3 +204,35 @@ fn config_show_quiet_checks_a_file_and_prints_nothing() {
         assert!(wrong.stderr.contains(place), "{}", wrong.stderr);
     }
 }
+
+#[test]
+fn config_show_quiet_reports_faults_of_values_and_of_files_together() {
+    let show = |text: &str, more: &[&str]| {
+        let call = Call::sequor();
+        fs::write(call.folder.path().join("s.toml"), text).unwrap();
+        call.arguments(["config", "show", "--quiet", "--config", "s.toml"]).arguments(more).end()
+    };
+    let text = "[http]\nport = 70000\n[auth]\nkeys_file = \"/nowhere/keys\"\n[tls]\ncert = \"/nowhere/cert\"\n";
+    let places = |stderr: &str| {
+        let line =
+            |line: &str| line.split(": ").nth(1).unwrap_or_default().split(' ').next().unwrap_or_default().to_owned();
+        stderr.lines().map(line).collect::<Vec<_>>()
+    };
+    let wrong = show(&format!("{text}key = \"/nowhere/key\"\n[model]\nrepository = [\"/nowhere/models\"]\n"), &[]);
+    assert_eq!(wrong.code, Some(3));
+    let want = ["s.toml:2:8", "s.toml:4:1", "s.toml:9:1", "s.toml:6:1", "s.toml:7:1"];
+    assert_eq!(places(&wrong.stderr), want, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("s.toml:9:1: the model repository cannot be read: "), "{}", wrong.stderr);
+    // A file whose name is the fault is not opened, and what a reload leaves out is left out.
+    let half = show(&format!("{text}key = 7\n"), &[]);
+    assert_eq!(places(&half.stderr), ["s.toml:2:8", "s.toml:7:7", "s.toml:4:1", "s.toml:6:1"], "{}", half.stderr);
+    let reload = show(&format!("{text}[model]\nrepository = [\"/nowhere/models\"]\n"), &["--without-certificates"]);
+    assert!(
+        !reload.stderr.contains("/nowhere/models") && !reload.stderr.contains("/nowhere/cert"),
+        "{}",
+        reload.stderr
+    );
+    let model = models().join("accumulator_int32");
+    let of_model = show(&format!("[model]\nrepository = [\"{}\"]\n", model.display()), &[]);
+    assert!(of_model.code == Some(3) && of_model.stderr.contains("is the folder of one model"), "{}", of_model.stderr);
+}

@@ -16,6 +16,13 @@ fn the_demo_passes_its_comparisons_with_onnx_runtime() {
     print!("{}", demo.stdout);
 }
 
+#[test]
+fn a_demo_that_may_open_too_few_files_is_refused_as_a_server_is() {
+    let ended = Call::sequor().limited(100).arguments(["demo"]).end();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.stderr.contains("this process may open 100 files (ulimit -n), and needs at least "), "{ended:?}");
+}
+
 /// The demo's components are embedded in the program and built by hand. This test fails when they must be rebuilt.
 #[test]
 fn the_components_of_the_demo_match_their_sources() {

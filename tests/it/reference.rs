@@ -32,7 +32,8 @@ const MODEL_CONFIG: &str = "# A model's sequor.toml\n\n\
     * **When a change takes effect.** Sequor reads the file when it loads the model. How a running server loads a model again depends on its\n  \
     control mode ([reload](operate.md#reload)). New sequences follow the new file; live ones finish under the old one.\n\
     * **Durations** are text with a unit: `\"5s\"`, `\"250ms\"`, `\"10m\"`. **Sizes** too: `\"64MiB\"`.\n\
-    * **Unknown keys** are refused with file, line and column. `sequor check` reports the first one of a file, and wrong values all at once.\n\n\
+    * **Unknown keys** and wrong values are refused with file, line and column, up to 20 of a file at once. In `config.pbtxt`, a fault of the structure, such as a\n  \
+    missing brace, hides those behind it.\n\n\
     ## Find a key\n\n\
     | you want | key |\n|---|---|\n\
     | a sequence to live longer, or shorter, while its client sends nothing | [`[sequence] idle`](#sequence-idle) |\n\

@@ -4,8 +4,10 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use sequor_proto::ServerLiveRequest;
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
+use tempfile::TempDir;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -141,6 +143,64 @@ fn certificates_are_checked_without_a_start() {
         "{text}"
     );
     assert!(lines[2].starts_with("sequor: --tls-client-ca: tls.client_ca: "), "{text}");
+}
+
+/// A certificate that signs itself, with these changes, and its key.
+fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> (TempDir, [String; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    let paths = ["cert.pem", "cert.key"].map(|file| folder.path().join(file));
+    fs::write(&paths[0], params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(&paths[1], key.serialize_pem()).unwrap();
+    (folder, paths.map(|path| path.display().to_string()))
+}
+
+fn authority(params: &mut CertificateParams) {
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+}
+
+fn expired(params: &mut CertificateParams) {
+    params.not_after = date_time_ymd(2001, 1, 1);
+}
+
+fn later(params: &mut CertificateParams) {
+    params.not_before = date_time_ymd(4000, 1, 1);
+}
+
+fn expired_authority(params: &mut CertificateParams) {
+    authority(params);
+    expired(params);
+}
+
+/// A change of a certificate.
+type Change = fn(&mut CertificateParams);
+
+#[test]
+fn a_certificate_that_clients_refuse_is_a_warning_at_the_check_and_at_the_start() {
+    let cases: [(Change, &[&str]); 5] = [
+        (|_| {}, &[]),
+        (authority, &["is an authority's own certificate (CA:TRUE)"]),
+        (expired, &["expired "]),
+        (later, &["is valid only in "]),
+        (expired_authority, &["expired ", "is an authority's own certificate"]),
+    ];
+    for (change, doubts) in cases {
+        let (_folder, [cert, key]) = self_signed(change);
+        let call = Call::sequor().arguments(["config", "show", "--quiet", "--tls-cert", &cert, "--tls-key", &key]);
+        let checked = call.end();
+        let lines: Vec<&str> = checked.stderr.lines().collect();
+        assert_eq!((checked.code, lines.len()), (Some(0), doubts.len()), "{doubts:?}: {}", checked.stderr);
+        for (line, doubt) in lines.iter().zip(doubts) {
+            assert!(line.starts_with(&format!("sequor: warning: --tls-cert: tls.cert: {cert} {doubt}")), "{line}");
+        }
+        if doubts.len() == 2 {
+            let server = Call::serve(models()).arguments(["--tls-cert", &cert, "--tls-key", &key]).start();
+            let log = server.stop().stderr;
+            assert!(doubts.iter().all(|doubt| log.contains(&format!("{cert} {doubt}"))), "{log}");
+        }
+    }
 }
 
 /// A certificate that is new before its key must not hold up a reload, which does not open them.

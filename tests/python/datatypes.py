@@ -66,6 +66,20 @@ def play(api, number, names, as_bytes, wrong):
     return 2 * len(names)
 
 
+def not_finite(api, wrong):
+    """NaN and infinity as JSON, there and back."""
+    floats = ["fp32", "fp64"]
+    values = {name: value for name, (_, value) in TYPES.items()}
+    for name in floats:
+        values[name] = np.array([[np.nan, -np.inf]], values[name].dtype)
+    send(api, floats, values, False, sequence_id=8_700_004, sequence_start=True)
+    got = send(api, floats, values, False, sequence_id=8_700_004, sequence_end=True)
+    for name in floats:
+        if not np.array_equal(got[name], values[name], equal_nan=True):
+            wrong.append(f"JSON {name}: got {got[name]!r}, want {values[name]!r}")
+    return len(floats)
+
+
 def names(api, wrong):
     """The names of every type: in the configuration, in the metadata, and NumPy's."""
     if api.name == "grpc":
@@ -91,6 +105,7 @@ def main():
         count += names(api, wrong) + play(api, 8_700_001 + n, list(TYPES), True, wrong)
         if api.name == "http":
             count += play(api, 8_700_003, in_json, False, wrong)
+            count += not_finite(api, wrong)
     for fault in wrong[:20]:
         print(fault, file=sys.stderr)
     print(f"types: {count} checks over gRPC and HTTP; wrong: {len(wrong)}")

@@ -66,6 +66,11 @@ async fn an_error_is_an_answer_and_the_socket_stays_open() {
         assert_eq!(read(&mut socket).await["reason"], "bad_input");
     }
     assert_eq!(read(&mut socket).await["id"], "b");
+    let word = body("c", 1, &json!({ "sequence_id": 5 })).to_string().replace("\"data\":[1]", "\"data\":[NaN]");
+    assert!(word.contains("NaN"), "{word}");
+    socket.send(Message::text(word)).await.unwrap();
+    let refused = read(&mut socket).await;
+    assert_eq!((&refused["id"], &refused["reason"]), (&json!("c"), &json!("bad_input")));
     let unknown = open(&rig, "/v2/models/nope/stream").await.unwrap_err();
     assert!(matches!(unknown, Error::Http(answer) if answer.status() == 404));
     assert_eq!(rig.http("GET /v2/models/sum/stream", &[], b"").await.status, 400);

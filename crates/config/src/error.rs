@@ -113,8 +113,8 @@ pub enum ExceededLimit {
     PeerQueuedBytes { needed: u64, used: u64, limit: u64 },
     /// Bytes of one request.
     RequestBytes { limit: usize },
-    /// Size of a gRPC message, as its header declares it.
-    MessageBytes { bytes: u64, limit: usize },
+    /// Size of a gRPC message, as its header declares it. `limited_by` names the setting, or the kind of message.
+    MessageBytes { bytes: u64, limit: usize, limited_by: &'static str },
     /// Parts of one request: inputs, outputs, parameters. `setting` names the limit.
     Parts { what: &'static str, limit: usize, setting: &'static str },
 }

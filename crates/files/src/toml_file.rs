@@ -59,12 +59,24 @@ impl AcceptedEntries {
 /// Checks every entry of the text against `T`. A faulty entry is left out, and the check goes on, up to a maximum number of faults.
 /// `is_offered` is that of [`read_offering`].
 pub fn accepted<T: DeserializeOwned>(path: &Path, text: &str, is_offered: &dyn Fn(&str) -> bool) -> AcceptedEntries {
-    let (mut document, unparsed) = DeTable::parse_recoverable(text);
+    let (mut document, mut unparsed) = DeTable::parse_recoverable(text);
     let mut found = AcceptedEntries::default();
     found.left_out.extend(unparsed.first().map(|_| Vec::new()));
-    found.faults.extend(unparsed.iter().take(MOST_FAULTS).map(|error| fault(path, text, error, is_offered)));
-    if unparsed.len() > MOST_FAULTS {
-        return found.cut();
+    let mended = with_closed_headers(text, &unparsed);
+    let mut text = text;
+    if let Some(mended) = &mended {
+        unparsed.retain(is_unclosed_header);
+        found.faults.extend(unparsed.iter().take(MOST_FAULTS).map(|error| fault(path, text, error, is_offered)));
+        (document, unparsed) = DeTable::parse_recoverable(mended);
+        text = mended;
+    }
+    for error in &unparsed {
+        let fault = fault(path, text, error, is_offered);
+        let follows = mended.is_some() && found.faults.iter().any(|known| known.at.line == fault.at.line);
+        if !follows && found.faults.len() >= MOST_FAULTS {
+            return found.cut();
+        }
+        found.faults.extend((!follows).then_some(fault));
     }
     let unparsed = found.faults.len();
     while let Err(error) = T::deserialize(Deserializer::from(document.clone())) {
@@ -87,6 +99,27 @@ pub fn accepted<T: DeserializeOwned>(path: &Path, text: &str, is_offered: &dyn F
     }
     found.table = Table::deserialize(Deserializer::from(document)).unwrap_or_default();
     found
+}
+
+/// Whether the error is about the head of a section without its end: `[http`.
+fn is_unclosed_header(error: &Error) -> bool {
+    error.message().starts_with("unclosed table") || error.message().starts_with("unclosed array table")
+}
+
+/// The text with the missing ends of these heads. Without them, the parser takes the keys below a head as part of it.
+fn with_closed_headers(text: &str, errors: &[Error]) -> Option<String> {
+    let missing = |error: &Error| {
+        let at = error.span()?.start;
+        let head = text.get(..at)?.rsplit('\n').next()?.trim_start();
+        Some((at, if head.starts_with("[[") && !head.ends_with(']') { "]]" } else { "]" }))
+    };
+    let mut ends: Vec<_> = errors.iter().filter(|error| is_unclosed_header(error)).filter_map(missing).collect();
+    ends.sort_unstable();
+    let mut mended = text.to_owned();
+    for (at, end) in ends.iter().rev() {
+        mended.insert_str(*at, end);
+    }
+    (!ends.is_empty()).then_some(mended)
 }
 
 /// Removes the smallest entry at this offset: its key or its value is there. Returns its path.
@@ -115,18 +148,21 @@ fn remove_within(value: &mut DeValue<'_>, offset: usize) -> Option<Vec<String>> 
     }
 }
 
-/// The sentence about an unknown key, with the probable name.
+/// The sentence about an unknown key: with the probable name, or with all names if none is near.
 fn unknown_key(message: &str, is_offered: &dyn Fn(&str) -> bool) -> Option<String> {
     let (name, list) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
     let names: Vec<&str> = list.split('`').skip(1).step_by(2).filter(|name| is_offered(name)).collect();
     let near = did_you_mean(name, names.iter().copied());
+    if !near.is_empty() {
+        return Some(format!("unknown field `{name}`{near}"));
+    }
     let expected = match *names {
         [] => "no key is served here".to_owned(),
         [only] => format!("expected `{only}`"),
         [first, second] => format!("expected `{first}` or `{second}`"),
         _ => format!("expected one of {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
     };
-    Some(format!("unknown field `{name}`, {expected}{near}"))
+    Some(format!("unknown field `{name}`, {expected}"))
 }
 
 fn one_line(text: &str) -> String {
@@ -192,7 +228,9 @@ mod tests {
         let offered = |name: &str| name != "later";
         let message = "unknown field `prot`, expected one of `port`, `later`, `address`";
         let sentence = unknown_key(message, &offered).unwrap();
-        assert_eq!(sentence, "unknown field `prot`, expected `port` or `address`; did you mean \"port\"?");
+        assert_eq!(sentence, "unknown field `prot`; did you mean \"port\"?");
+        let far = unknown_key(&message.replace("prot", "name"), &offered).unwrap();
+        assert_eq!(far, "unknown field `name`, expected `port` or `address`");
         assert!(read::<File>(Path::new("x.toml"), "a = 1").is_ok());
     }
 
@@ -242,6 +280,24 @@ mod tests {
     }
 
     #[test]
+    fn a_head_without_its_end_is_one_fault_and_hides_none() {
+        let starts = |text: &str| {
+            let place = |line: &String| line.strip_prefix("x.toml:").unwrap().split(": ").next().unwrap().to_owned();
+            found(text).0.iter().map(place).collect::<Vec<_>>()
+        };
+        let (lines, _) = found("[one\na = 1\n");
+        assert!(lines.len() == 1 && lines[0].starts_with("x.toml:1:5: unclosed table"), "{lines:?}");
+        assert_eq!(starts("[one\na = 300\nc = 1\n"), ["1:5", "2:5", "3:1"]);
+        assert_eq!(starts("[one # no end\na = 1\n[two\nb = [1]\n"), ["1:5", "3:5"]);
+        assert_eq!(starts("[one a]\na = 1\n[two]\nb = 1\n"), ["1:5", "4:5"]);
+        assert_eq!(starts("[[one\na = 1\n"), ["1:6"]);
+        assert_eq!(starts("[[one]\na = 1\n"), ["1:7"]);
+        assert_eq!(starts("[one\na = \n"), ["1:5", "2:5"]);
+        let many = "[one\n".repeat(3000);
+        assert_eq!(found(&many).0.len(), MOST_FAULTS + 1);
+    }
+
+    #[test]
     fn the_check_of_a_text_ends_after_twenty_faults() {
         let yaml: String = (0..3000).map(|n| format!("key_{n}: value\n")).collect();
         let unknown: String = (0..3000).map(|n| format!("key_{n} = 1\n")).collect();
@@ -262,6 +318,8 @@ mod tests {
         let keys: Vec<String> = (0..1000).map(|n| format!("key_{n} = 1")).collect();
         let (lines, found) = found(&format!("[one]\na = \nb = {{ {}, x = }}\n", keys.join(", ")));
         assert!(lines.len() <= 3 && found.left_out.len() <= MOST_LEFT_OUT + 1, "{lines:?}");
+        let (lines, found) = self::found(&format!("one = {{ {}, x = }}\n", keys.join(", ")));
+        assert!(lines.len() <= 3 && found.left_out.len() == MOST_LEFT_OUT + 1, "{lines:?}");
     }
 
     #[test]

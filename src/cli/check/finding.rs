@@ -256,6 +256,7 @@ mod tests {
             state_bytes: 3 << 20,
             stored_bytes: 0,
             rows: None,
+            wants_store: false,
             warnings: Vec::new(),
             on: None,
         };

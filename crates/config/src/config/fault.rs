@@ -19,7 +19,7 @@ macro_rules! codes {
 pub mod code {
     codes! {
         /// A file does not parse, or has a field that does not exist.
-        PARSE = sequor_files::fault::code::PARSE, "Correct the line, and check again: of a `config.pbtxt`, Sequor reports the first such fault. If a name is close to a known one, the message offers that.";
+        PARSE = sequor_files::fault::code::PARSE, "Correct the line, and check again: a fault of the structure, such as a missing brace, hides those behind it. If a name is close to a known one, the message offers that.";
         /// A value is not allowed for its field.
         VALUE = sequor_files::fault::code::VALUE, "The message names the field and what it takes.";
         /// A file is absent or cannot be read.
@@ -76,12 +76,18 @@ pub mod code {
         PLUGIN = "E-PLUGIN", "Put the component into the plug-in directory, or correct its name or hash in `sequor.toml`.";
         /// ONNX Runtime or this machine cannot load the model.
         RUNTIME = "E-RUNTIME", "The message is that of the runtime or the system.";
+        /// The model's file is not a graph that ONNX Runtime can read: it may be cut, damaged, or in a format or with operators that are too new.
+        GRAPH = "E-GRAPH", "The message is that of ONNX Runtime. Compare the size and the checksum of the file with those of the original, and copy it again or export it again.";
+        /// The model keeps sequences with `[durability]`, and the server's settings name no place for them.
+        STORE = "E-STORE", "Set `state.dir` or `state.url` in the server's settings, or take `[durability]` out of the model's `sequor.toml`.";
         /// A sample run of the model failed.
         RUN = "E-RUN", "The message is that of ONNX Runtime. Run the file in Python with the same shapes.";
         /// A directory of the repository holds no model.
         NOTE_NO_MODEL = "N-NO-MODEL", "Nothing, if it is not meant to be one.";
         /// With every slot in use, the model needs more memory than `limits.state` allows.
         NOTE_MEMORY = "N-MEMORY", "Raise `limits.state`, or lower the number of slots.";
+        /// The model keeps sequences with `[durability]`, and the check was made without a server's settings.
+        NOTE_STORE = "N-STORE", "Set `state.dir` or `state.url` in the server's settings. With `--config FILE` the check uses them.";
         /// A sample's answer depends on the other rows of its batch.
         NOTE_BATCH = "N-BATCH", "Check that the graph treats its rows independently.";
         /// A sample's answer depends on how far its inputs or its state are padded.

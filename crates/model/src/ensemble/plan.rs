@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sequor_core::{DataType, Dim, Dims};
 
+use crate::config::fault::did_you_mean;
 use crate::config::model::settings::{EnsembleSettings, EnsembleStep, Input, ModelSettings, Output};
 
 /// A model's inputs and outputs as its clients, and thus ensembles, see them.
@@ -160,25 +161,39 @@ fn ports<'a>(
     fault: &mut dyn FnMut(String),
 ) {
     let model = member.name.as_str();
+    let is_mapped = |input: &&MemberPort| step.inputs.iter().any(|(port, _)| *port == input.name);
+    let free: Vec<&str> = member.inputs.iter().filter(|input| !is_mapped(input)).map(|input| &*input.name).collect();
+    let mut offers = Vec::new();
     for (port, tensor) in &step.inputs {
         match member.inputs.iter().find(|input| input.name == *port) {
             Some(input) => agree(ensemble, tensor, member, input, known, fault),
-            None => fault(format!(
-                "in ensemble {ensemble}, ensemble tensor {tensor} is mapping to non-existing input {port} in model {model}"
-            )),
+            None => {
+                let near = did_you_mean(port, free.iter().copied());
+                fault(format!(
+                    "in ensemble {ensemble}, ensemble tensor {tensor} is mapping to non-existing input {port} in model {model}{near}"
+                ));
+                offers.push((port, near));
+            }
         }
     }
-    let is_mapped = |input: &&MemberPort| step.inputs.iter().any(|(port, _)| *port == input.name);
-    for input in member.inputs.iter().filter(|input| !input.optional && !is_mapped(input)) {
+    // An input that another fault offers as the right name is no fault of its own.
+    let is_offered = |input: &&MemberPort| {
+        offers.iter().any(|(port, near)| !near.is_empty() && *near == did_you_mean(port, [&*input.name]))
+    };
+    let unmapped = member.inputs.iter().filter(|input| !input.optional && !is_mapped(input) && !is_offered(input));
+    for input in unmapped {
         let name = &input.name;
         fault(format!("in ensemble {ensemble}, input {name} in model {model} is not mapped to any ensemble tensors"));
     }
     for (port, tensor) in &step.outputs {
         match member.outputs.iter().find(|output| output.name == *port) {
             Some(output) => agree(ensemble, tensor, member, output, known, fault),
-            None => fault(format!(
-                "in ensemble {ensemble}, ensemble tensor {tensor} is mapped from non-existing output {port} in model {model}"
-            )),
+            None => {
+                let near = did_you_mean(port, member.outputs.iter().map(|output| &*output.name));
+                fault(format!(
+                    "in ensemble {ensemble}, ensemble tensor {tensor} is mapped from non-existing output {port} in model {model}{near}"
+                ));
+            }
         }
     }
 }

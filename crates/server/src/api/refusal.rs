@@ -229,9 +229,9 @@ pub(crate) fn limit(exceeded: &ExceededLimit) -> Status {
             let text = format!("the request is larger than {limit} bytes (limits.request)");
             Status::new(Code::TooLarge, BAD_INPUT, text)
         }
-        ExceededLimit::MessageBytes { bytes, limit } => {
+        ExceededLimit::MessageBytes { bytes, limit, limited_by } => {
             // The sentence of gRPC's own server, which Triton and OVMS send.
-            let text = format!("Received message larger than max ({bytes} vs. {limit}) (limits.request)");
+            let text = format!("Received message larger than max ({bytes} vs. {limit}) ({limited_by})");
             Status::new(Code::TooLarge, BAD_INPUT, text)
         }
         ExceededLimit::Parts { what, limit, setting } => {

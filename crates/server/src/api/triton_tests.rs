@@ -259,7 +259,10 @@ fn all() -> BTreeMap<&'static str, Failure> {
     let queued = ExceededLimit::QueuedBytes { needed: gib(2), used: gib(3), limit: gib(4) };
     all.insert("in-flight-limit", ExceededLimit::InFlight { limit: 65_536 }.into());
     all.insert("queued-bytes-limit", queued.into());
-    all.insert("message-bytes-limit", ExceededLimit::MessageBytes { bytes: 65, limit: 64 }.into());
+    all.insert(
+        "message-bytes-limit",
+        ExceededLimit::MessageBytes { bytes: 65, limit: 64, limited_by: "limits.request" }.into(),
+    );
     all.insert("request-bytes-limit", ExceededLimit::RequestBytes { limit: 64 }.into());
     let parts = ExceededLimit::Parts { what: "inputs", limit: 3, setting: "limits.inputs" };
     all.insert("parts-limit", parts.into());

@@ -299,7 +299,7 @@ mod tests {
                 None,
                 app,
                 ListenerChecks::new(Vec::new()),
-                BodyLimits { queued: None, message: usize::MAX, stall: HOUR },
+                BodyLimits { queued: None, message: usize::MAX, limited_by: "", stall: HOUR },
             ),
             keepalive: Duration::ZERO,
             tls: None,

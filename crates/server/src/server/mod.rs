@@ -98,6 +98,9 @@ use shutdown::Shutdown;
 use tls::ListenerTls;
 use wrong_keys::WrongKeyCounters;
 
+/// The setting of the maximum size of a request.
+const LIMITS_REQUEST: &str = "limits.request";
+
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     pub limits: ServerLimits,
@@ -257,11 +260,14 @@ impl ListenerSetups {
     ) -> ListenerSetups {
         let ConnectionOptions { connections, keepalive } = options;
         // The admin listener does not count queued bytes, so that operators are served even if clients have filled the queue.
-        let bodies = BodyLimits { queued: None, message: api.limits().request(), stall: connections.body.0 };
+        let (message, stall) = (api.limits().request(), connections.body.0);
+        let bodies = BodyLimits { queued: None, message, limited_by: LIMITS_REQUEST, stall };
         let limit = |max, per_peer| ConnectionLimit::new(max, per_peer, api.metrics().connections().clone());
         let reserved = |per_peer| limit(connections.reserved, per_peer);
         // Nothing counts the bytes there either, and every peer may call.
-        let of_probes = BodyLimits { message: api::health::LONGEST_PROBE, ..bodies.clone() };
+        let (message, limited_by) =
+            (api::health::LONGEST_PROBE, "a fixed limit of health probes at the metrics listener");
+        let of_probes = BodyLimits { message, limited_by, ..bodies.clone() };
         let scrapes = Dispatcher::new(None, metrics_app(api.clone()), ListenerChecks::new(always), of_probes);
         let metrics = ConnectionSetup {
             dispatcher: scrapes,
@@ -316,7 +322,8 @@ impl ListenerSetups {
 
 /// The dispatcher of a clients' listener, with these checks.
 fn clients((api, kserve): (&Api, &Kserve), checks: ListenerChecks, stall: Duration) -> Dispatcher {
-    let bodies = BodyLimits { queued: Some(api.queued().clone()), message: api.limits().request(), stall };
+    let (queued, message) = (Some(api.queued().clone()), api.limits().request());
+    let bodies = BodyLimits { queued, message, limited_by: LIMITS_REQUEST, stall };
     let tfs = Tfs::new(api);
     let (infer, predict) = (InferService::new(kserve), PredictService::new(&tfs));
     let services = InferenceServices { api: api.clone(), kserve: infer, tfs: predict };

@@ -188,8 +188,14 @@ pub fn tls_faults(settings: &Settings) -> Vec<String> {
     of_tls.map(|(key, error)| fault_at(settings, key, &format!("{key}: {error}"))).collect()
 }
 
+/// The reasons for clients to refuse the server's certificate, which a start takes. Returns a line for each.
+pub fn tls_warnings(settings: &Settings) -> Vec<String> {
+    let of_tls = settings.tls.iter().flat_map(|tls| tls::warnings(&tls.into()));
+    of_tls.map(|warning| fault_at(settings, "tls.cert", &format!("tls.cert: {warning}"))).collect()
+}
+
 /// The fault of a setting, at the place that sets it.
-fn fault_at(settings: &Settings, key: &str, error: &dyn fmt::Display) -> String {
+pub fn fault_at(settings: &Settings, key: &str, error: &dyn fmt::Display) -> String {
     match settings.origins.get(key) {
         Some(origin) => format!("{origin}: {error}"),
         None => error.to_string(),

@@ -34,6 +34,8 @@ pub(super) struct BodyLimits {
     pub(super) queued: Option<QueuedBytes>,
     /// Maximum bytes of one gRPC message, by the length in its head.
     pub(super) message: usize,
+    /// The setting of that maximum, or the kind of message, for the refusal.
+    pub(super) limited_by: &'static str,
     /// Maximum time between two reads.
     pub(super) stall: Duration,
 }
@@ -109,7 +111,8 @@ impl<B> RequestBody<B> {
             },
         };
         if self.framing.longest > limit as u64 {
-            return Err(ExceededLimit::MessageBytes { bytes: self.framing.longest, limit });
+            let (bytes, limited_by) = (self.framing.longest, self.limits.limited_by);
+            return Err(ExceededLimit::MessageBytes { bytes, limit, limited_by });
         }
         match &self.limits.queued {
             Some(queued) if held > 0 && !ended => {
@@ -304,7 +307,12 @@ mod tests {
     ) -> (Sender, Gauge, RequestBody<impl HttpBody<Data = Bytes, Error = BoxError> + Unpin>) {
         let (sender, frames) = tokio::sync::mpsc::channel(8);
         let shown = Gauge::default();
-        let limits = BodyLimits { queued: Some(QueuedBytes::new(limit, shown.clone())), message: 200, stall: STALL };
+        let limits = BodyLimits {
+            queued: Some(QueuedBytes::new(limit, shown.clone())),
+            message: 200,
+            limited_by: "",
+            stall: STALL,
+        };
         (sender, shown, RequestBody::new(StreamBody::new(ReceiverStream::new(frames)), kind, limits, Peer::default()))
     }
 

@@ -235,7 +235,8 @@ async fn a_long_message_on_the_metrics_port_is_refused_at_its_head() {
     let status = tonic::Status::from_header_map(answer.headers()).expect("a refusal");
     // The rest of the message has not been sent.
     drop(sender);
-    assert!(status.message().contains("larger than max (2048 vs. 1024)"), "{status:?}");
+    let text = "larger than max (2048 vs. 1024) (a fixed limit of health probes at the metrics listener)";
+    assert!(status.message().contains(text), "{status:?}");
 }
 
 #[tokio::test]

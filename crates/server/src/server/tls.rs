@@ -1,16 +1,19 @@
 //! TLS of the listeners: a certificate, its key, and optionally the CA of client certificates. Changed files are read again, so that a
 //! certificate is renewed without a restart.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{CertificateError, RootCertStore, ServerConfig};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
@@ -79,6 +82,7 @@ impl Tls {
         let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
         let watched = Watched::new(paths.into_iter().flatten().cloned().collect());
         let config = Arc::new(config(&files)?);
+        log_warnings(&files);
         Ok(Tls(Arc::new(Mutex::new(TlsState { files, watched, config }))))
     }
 
@@ -111,6 +115,7 @@ impl TlsState {
             match config(&self.files) {
                 Ok(config) => {
                     tracing::info!(cert = %self.files.cert.display(), "certificates were read again");
+                    log_warnings(&self.files);
                     self.config = Arc::new(config);
                 }
                 // The new certificate may be written before its key. Once the key is written too, the next connection finds both.
@@ -125,11 +130,99 @@ impl TlsState {
 pub(super) fn faults(files: &TlsFiles) -> Vec<(&'static str, TlsError)> {
     let TlsFiles { cert, key, client_ca } = files;
     let chain = certificates(cert).err().map(|error| ("tls.cert", error));
+    // Without a path, the fault of the setting was reported before.
+    if key.as_os_str().is_empty() {
+        return chain.into_iter().collect();
+    }
     let secret = private_key(key).err().map(|error| ("tls.key", error));
     let authority = client_ca.as_ref().and_then(|path| verifier(path).err()).map(|error| ("tls.client_ca", error));
     let faults: Vec<_> = [chain, secret, authority].into_iter().flatten().collect();
     let together = || config(files).err().map(|error| ("tls.key", error));
     if faults.is_empty() { together().into_iter().collect() } else { faults }
+}
+
+fn log_warnings(files: &TlsFiles) {
+    for warning in warnings(files) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// The reasons for clients to refuse the server's certificate, which a listener can present.
+pub(super) fn warnings(files: &TlsFiles) -> Vec<String> {
+    let chain = certificates(&files.cert).unwrap_or_default();
+    let of_chain = chain.iter().enumerate().flat_map(|(nth, certificate)| {
+        let which = if nth == 0 { String::new() } else { format!(" (certificate {} of the file)", nth + 1) };
+        doubts(certificate, UnixTime::now())
+            .into_iter()
+            .filter(move |doubt| nth == 0 || *doubt != Doubt::Authority)
+            .map(move |doubt| format!("{}{which} {doubt}", files.cert.display()))
+    });
+    of_chain.collect()
+}
+
+/// Why clients refuse a certificate that belongs to its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Doubt {
+    Expired(Duration),
+    NotYet(Duration),
+    Authority,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Doubt::Expired(ago) => write!(f, "expired {} ago: clients refuse it. Renew it", days(*ago)),
+            Doubt::NotYet(left) => write!(
+                f,
+                "is valid only in {}: clients refuse it until then. Check the clock of the machine that issued it, and of this one",
+                days(*left)
+            ),
+            Doubt::Authority => f.write_str(
+                "is an authority's own certificate (CA:TRUE), as `openssl req -x509` makes it: clients built on rustls refuse it, \
+                 Sequor's commands among them, even if they trust it. Use a certificate with CA:FALSE that this authority signs: \
+                 docs/reference/security.md",
+            ),
+        }
+    }
+}
+
+/// A span of time in days and hours, or in minutes if it is shorter.
+fn days(span: Duration) -> String {
+    let minutes = span.as_secs() / 60;
+    match (minutes / (24 * 60), minutes / 60) {
+        (0, 0) => format!("{minutes}m"),
+        (0, hours) => format!("{hours}h"),
+        (days, hours) => format!("{days}d {}h", hours % 24),
+    }
+}
+
+/// Checks a certificate as a client does that trusts its issuer.
+fn doubts(certificate: &CertificateDer<'static>, now: UnixTime) -> Vec<Doubt> {
+    let mut roots = RootCertStore::empty();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let added = roots.add(certificate.clone()).is_ok();
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    let (true, Ok(verifier), Ok(name)) = (added, verifier, ServerName::try_from("localhost")) else {
+        return Vec::new();
+    };
+    let check = |at: UnixTime| match verifier.verify_server_cert(certificate, &[], &name, &[], at) {
+        Err(rustls::Error::InvalidCertificate(why)) => Some(why),
+        _ => None,
+    };
+    let since =
+        |later: UnixTime, earlier: UnixTime| Duration::from_secs(later.as_secs().saturating_sub(earlier.as_secs()));
+    // Of several doubts, the first is that of time.
+    let (of_time, valid_at) = match check(now) {
+        Some(CertificateError::ExpiredContext { time, not_after }) => {
+            (Some(Doubt::Expired(since(time, not_after))), not_after)
+        }
+        Some(CertificateError::NotValidYetContext { time, not_before }) => {
+            (Some(Doubt::NotYet(since(not_before, time))), not_before)
+        }
+        _ => (None, now),
+    };
+    let is_authority = check(valid_at).is_some_and(|why| format!("{why:?}").contains("CaUsedAsEndEntity"));
+    of_time.into_iter().chain(is_authority.then_some(Doubt::Authority)).collect()
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
@@ -171,8 +264,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 /// Keys must not be logged.
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").field("files", &self.0.lock().files).finish_non_exhaustive()
     }
 }

@@ -159,7 +159,7 @@ impl Draft {
         let ((mut config, path, places), toml) = match (parsed, toml) {
             (Ok(parsed), Ok(toml)) => (parsed, toml),
             (parsed, toml) => {
-                let faults = parsed.err().into_iter().chain(toml.err().into_iter().flatten());
+                let faults = parsed.err().into_iter().flatten().chain(toml.err().into_iter().flatten());
                 return Err(in_order(faults.collect()));
             }
         };
@@ -431,13 +431,13 @@ fn check(
     (notes, tuning)
 }
 
-fn parse_config(path: PathBuf, source: ConfigSource) -> Result<(ModelConfig, PathBuf, Places), Fault> {
+fn parse_config(path: PathBuf, source: ConfigSource) -> Result<(ModelConfig, PathBuf, Places), Vec<Fault>> {
     match source {
         ConfigSource::None => Ok((ModelConfig::default(), path, Places::default())),
-        ConfigSource::Text(text) => Ok((text::parse(&path, &text)?, path, Places::parse(&text))),
+        ConfigSource::Text(text) => Ok((text::parse_all(&path, &text)?, path, Places::parse(&text))),
         ConfigSource::Json(text) => {
             let path = PathBuf::from("config");
-            Ok((json::from_json(&path, &text)?, path, Places::default()))
+            Ok((json::from_json(&path, &text).map_err(|fault| vec![fault])?, path, Places::default()))
         }
     }
 }

@@ -344,50 +344,38 @@ fn of_pipe(first: (&str, &str), second: (&str, &str), output: &str) -> Vec<Strin
 #[test]
 fn a_tensor_without_a_writer_or_a_reader_names_its_step_and_the_nearest_name() {
     let unused = |tensor: &str, why: &str| format!("ensemble tensor '{tensor}' is unused in ensemble 'm' ({why})");
-    let unread = |step: &str, near: &str| {
-        format!("{step} writes it, but no step reads it and it is no output of the ensemble; did you mean \"{near}\"?")
-    };
     let unwritten = |step: &str, near: &str| {
         format!(
             "{step} reads it as its input 'I', but no step writes it and it is no input of the ensemble; did you mean \"{near}\"?"
         )
     };
     let (first, second) = ("step 0 ('first')", "step 1 ('second')");
-    let blocked = |step: &str, by: &str| format!("{step} writes it, but cannot run: {by}");
-    let missing = "no step writes 'smu'; did you mean \"sum\"?";
-    assert_eq!(
-        of_pipe(("IN", "sum"), ("smu", "OUT"), "OUT"),
-        [
-            format!("3:1: output 'OUT' for ensemble 'm' is not written ({})", blocked(second, missing)),
-            format!("7:1: {}", unused("sum", &unread(first, "smu"))),
-            format!("9:1: {}", unused("smu", &unwritten(second, "sum"))),
-        ]
-    );
-    assert_eq!(
-        of_pipe(("IN", "sum"), ("sum", "OUT"), "OUTS"),
-        [
-            "3:1: ensemble output 'OUTS' for ensemble m' is not used (no step writes it; did you mean \"OUT\"?)"
-                .to_owned(),
-            format!("10:1: {}", unused("OUT", &unread(second, "OUTS"))),
-        ]
-    );
-    let missing = "no step writes 'INN'; did you mean \"IN\"?";
+    // Each mistake is one fault, without those that follow from it.
+    let smu = format!("9:1: {}", unused("smu", &unwritten(second, "sum")));
+    assert_eq!(of_pipe(("IN", "sum"), ("smu", "OUT"), "OUT"), std::slice::from_ref(&smu));
+    let outs = "3:1: ensemble output 'OUTS' for ensemble m' is not used (no step writes it; did you mean \"OUT\"?)";
+    assert_eq!(of_pipe(("IN", "sum"), ("sum", "OUT"), "OUTS"), [outs]);
+    assert_eq!(of_pipe(("IN", "sum"), ("smu", "OUT"), "OUTS"), [outs, smu.as_str()]);
     assert_eq!(
         of_pipe(("INN", "sum"), ("sum", "OUT"), "OUT"),
+        [format!("6:1: {}", unused("INN", &unwritten(first, "IN")))]
+    );
+    // Without a near name, both ends are reported.
+    let unread = "no step reads it and it is no output of the ensemble";
+    let unwritten = "no step writes it and it is no input of the ensemble";
+    assert_eq!(
+        of_pipe(("IN", "sum"), ("other", "OUT"), "OUT"),
         [
-            "2:1: ensemble input 'IN' for ensemble m' is not used (no step reads it; did you mean \"INN\"?)".to_owned(),
-            format!("3:1: output 'OUT' for ensemble 'm' is not written ({})", blocked(second, missing)),
-            format!("6:1: {}", unused("INN", &unwritten(first, "IN"))),
-            format!("9:1: {}", unused("sum", &blocked(first, missing))),
+            format!("7:1: {}", unused("sum", &format!("{first} writes it, but {unread}"))),
+            format!("9:1: {}", unused("other", &format!("{second} reads it as its input 'I', but {unwritten}"))),
         ]
     );
-    let circle = "it waits for a tensor that needs its own outputs first";
+    let circle = format!("{second} writes it, but cannot run: it waits for a tensor that needs its own outputs first");
     assert_eq!(
         of_pipe(("b", "a"), ("a", "b"), "b"),
         [
             "2:1: ensemble input 'IN' for ensemble m' is not used (no step reads it)".to_owned(),
-            format!("3:1: output 'b' for ensemble 'm' is not written ({})", blocked(second, circle)),
-            format!("9:1: {}", unused("a", &blocked(first, circle))),
+            format!("3:1: output 'b' for ensemble 'm' is not written ({circle})"),
         ]
     );
 }

@@ -46,5 +46,5 @@ pub use layers::Origin;
 pub use listen_address::ListenAddress;
 pub use otlp::{ExportPace, OtlpSettings};
 pub use reload::{Reloaded, reload};
-pub use settings::{HostInfo, Settings, config_path, load};
+pub use settings::{HostInfo, Settings, config_path, load, load_all};
 pub use shown::Shown;

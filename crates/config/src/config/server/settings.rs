@@ -91,30 +91,52 @@ pub fn load(
     resolved(Layers::of(file, variable, given), variable, host)
 }
 
+/// Does the same, and also returns the settings if there are faults: values with a fault are left out. They are only for further checks.
+pub fn load_all(
+    file: Option<(&Path, &str)>,
+    variable: &dyn Fn(&str) -> Option<String>,
+    given: &GivenFlags,
+    host: &HostInfo,
+) -> (Settings, Vec<Fault>) {
+    resolved_with_faults(Layers::of(file, variable, given), variable, host)
+}
+
 /// Checks merged layers and resolves them. On error returns all faults.
 pub(super) fn resolved(
-    mut layers: Layers,
+    layers: Layers,
     variable: &dyn Fn(&str) -> Option<String>,
     host: &HostInfo,
 ) -> Result<Settings, Vec<Fault>> {
+    let (settings, faults) = resolved_with_faults(layers, variable, host);
+    if faults.is_empty() { Ok(settings) } else { Err(faults) }
+}
+
+fn resolved_with_faults(
+    mut layers: Layers,
+    variable: &dyn Fn(&str) -> Option<String>,
+    host: &HostInfo,
+) -> (Settings, Vec<Fault>) {
     let file = layers.merged();
     let mut faults = std::mem::take(&mut layers.faults);
     faults.extend(meaningless(&file, &layers));
-    let restricted = restricted(&file, &layers).map_err(|wrong| faults.extend(wrong));
+    let restricted = restricted(&file, &layers).unwrap_or_else(|wrong| {
+        faults.extend(wrong);
+        RestrictedGroups::default()
+    });
     // A fault of a section with an entry that was left out may follow from that.
     let add_fault = |section: &str, wrong: Fault, faults: &mut Vec<Fault>| {
         faults.extend((!layers.is_incomplete(section)).then_some(wrong));
     };
-    let auth = auth(&file, &layers).map_err(|wrong| add_fault("auth", wrong, &mut faults));
+    let auth = auth(&file, &layers).unwrap_or_else(|wrong| {
+        add_fault("auth", wrong, &mut faults);
+        None
+    });
     let node = file.node.as_deref().unwrap_or(&host.name);
-    let otlp = otlp::resolve(&file.otlp, &|key| layers.origin(key), variable, node)
-        .map_err(|wrong| add_fault("otlp", wrong, &mut faults));
-    match (restricted, auth, otlp) {
-        (Ok(restricted), Ok(auth), Ok(otlp)) if faults.is_empty() => {
-            Ok(Settings { otlp, ..resolve(file, (restricted, auth), layers, host) })
-        }
-        _ => Err(in_order(faults)),
-    }
+    let otlp = otlp::resolve(&file.otlp, &|key| layers.origin(key), variable, node).unwrap_or_else(|wrong| {
+        add_fault("otlp", wrong, &mut faults);
+        None
+    });
+    (Settings { otlp, ..resolve(file, (restricted, auth), layers, host) }, in_order(faults))
 }
 
 /// The restricted groups, or their faults.

@@ -138,7 +138,8 @@ fn a_fault_of_the_file_is_reported_at_its_line() {
         fault("[limits]\nstate = \"24GB\""),
         "sequor.toml:2:9: \"24GB\" is not a size (did you mean \"24GiB\"?)"
     );
-    assert!(fault("[http]\nprot = 1").starts_with("sequor.toml:2:1: unknown field `prot`, expected"));
+    assert_eq!(fault("[http]\nprot = 1"), "sequor.toml:2:1: unknown field `prot`; did you mean \"port\"?");
+    assert!(fault("[http]\nname = 1").starts_with("sequor.toml:2:1: unknown field `name`, expected one of"));
     assert!(fault("[http]\nport = 70000").starts_with("sequor.toml:2:8: invalid value"));
     assert_eq!(fault("\nschema = 2"), "sequor.toml:2:1: schema must be 1");
     for prefix in ["/", "//"] {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::config::model::settings::DurabilityWhen;
 use crate::error::{LoadError, LoadWarning, NoVersionReason};
 use crate::model::execute::placement;
 use crate::model::load::{LoadedModel, strategy_name};
@@ -85,6 +86,8 @@ pub struct ReadyVersion {
     pub stored_bytes: u64,
     /// `fixed` or `compact`, for `direct`.
     pub rows: Option<&'static str>,
+    /// Whether it asks for a store of sequences, whether or not there is one.
+    pub wants_store: bool,
     /// Faults of its files that do not prevent serving.
     pub warnings: Vec<LoadWarning>,
     /// The devices of its instances, if not only the CPU was possible: `GPU 0`, `GPU 0 1 and CPU`, or `CPU: ` and why not a GPU.
@@ -198,6 +201,7 @@ fn ready(load: &LoadedModel) -> ReadyVersion {
         state_bytes: load.state_bytes(),
         stored_bytes: load.stored_bytes(),
         rows: load.rows(),
+        wants_store: load.settings.durability != DurabilityWhen::Never,
         warnings: load.warnings.clone(),
         on: placement::describe(&load.settings.processors, &load.auto),
     }

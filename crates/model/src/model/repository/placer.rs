@@ -8,16 +8,30 @@ use parking_lot::Mutex;
 
 use crate::backend::no_graph::NoGraph;
 use crate::backend::{Graph, LoadOptions};
+use crate::config::fault::code;
 use crate::config::model::Draft;
 use crate::config::model::cpu_only::CPU_ONLY;
 use crate::config::model::place::{Auto, Gpus};
 use crate::config::model::settings::Processor;
+use crate::config::place::Place;
 use crate::device::{Device, Host, Pool};
 use crate::error::LoadError;
 use crate::model::execute::{Placement, placement};
 use crate::telemetry::{GpuMetrics, GpuReading};
 
 use super::resources::Resources;
+
+/// Why an instance of this file has no graph. A file that can be read is wrong in itself, or its GPU is.
+fn unplaced(file: &Path, processor: Processor, what: String) -> LoadError {
+    if fs_err::File::open(file).is_err() {
+        return LoadError::File { path: file.to_owned(), what };
+    }
+    let code = match processor {
+        Processor::Cpu => code::GRAPH,
+        Processor::Gpu(_) => code::RUNTIME,
+    };
+    LoadError::Config { at: Place::UNKNOWN.at(file), code, what }
+}
 
 /// Finds a device and a graph for every instance.
 #[derive(Debug)]
@@ -104,7 +118,7 @@ impl Placer {
                 Processor::Gpu(ordinal) => self.gpu_placement(file, *ordinal, options),
                 Processor::Cpu => self.cpu_placement(file, options, &mut on_cpu),
             };
-            placements.push(placement.map_err(|what| vec![LoadError::File { path: file.to_owned(), what }])?);
+            placements.push(placement.map_err(|what| vec![unplaced(file, *processor, what)])?);
         }
         Ok(placements)
     }

@@ -13,6 +13,7 @@ use crate::config::model::draft::{ConfigSource, Sources};
 use crate::config::model::place::Auto;
 use crate::config::model::settings::{BackendKind, DurabilityWhen, ModelSettings};
 use crate::config::model::{Draft, versions};
+use crate::config::toml_file;
 use crate::error::LoadError;
 use crate::model::catalog::{Catalog, model_digest};
 use crate::model::decide::Deciders;
@@ -186,7 +187,9 @@ impl VersionPreparer {
         let path = settings.directory.join("sequor.toml");
         let Some(store) = self.resources.options.store.clone() else {
             let what = "[durability] needs a place for states: set state.dir or state.url in the server's configuration, or --state-dir or --state-url";
-            return Err(LoadError::File { path, what: what.to_owned() });
+            let text = fs_err::read_to_string(&path).unwrap_or_default();
+            let at = toml_file::place(&text, &["durability", "when"]).at(&path);
+            return Err(LoadError::Config { at, code: code::STORE, what: what.to_owned() });
         };
         let folder = settings.directory.join(version.to_string());
         // Stored states contain the scratch of these processors, so the digest includes their names.

@@ -420,6 +420,7 @@ fn ensemble_faults_are_reported_with_their_step() {
         "",
         ensemble("port", &["a"], "").replace("'INPUT'", "'NONE'").replace("'OUTPUT'", "'NOTHING'"),
     ));
+    models.push(("misspelt", "", ensemble("misspelt", &["a"], "").replace("'INPUT'", "'INPTU'")));
     models.push(("typed", "", ensemble("typed", &["a"], "").replace("TYPE_INT32", "TYPE_FP32")));
     models.push(("shaped", "", ensemble("shaped", &["a"], "").replace("dims: 1", "dims: 2")));
     models.push(("large", "", ensemble("large", &["a"], "").replace("max_batch_size: 4", "max_batch_size: 8")));
@@ -430,7 +431,7 @@ fn ensemble_faults_are_reported_with_their_step() {
     ));
     models.push(("trip", "", ensemble("trip", &["round"], "").replace("'INPUT'", "'IN'").replace("'OUTPUT'", "'OUT'")));
     let rig = EnsembleRig::new(&models);
-    let message: Vec<String> = ["absent", "two", "nested", "port", "typed", "shaped", "large"]
+    let message: Vec<String> = ["absent", "two", "nested", "port", "misspelt", "typed", "shaped", "large"]
         .into_iter()
         .flat_map(|model| rig.faults(model))
         .map(|fault| fault.replace(&rig.folder.path().display().to_string(), ""))

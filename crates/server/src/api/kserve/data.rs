@@ -9,15 +9,27 @@ use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Unexpected, Vis
 use serde_json::value::RawValue;
 
 use super::fault::DecodeError;
+use super::non_finite::Words;
 
 /// Maximum depth of nested arrays.
 const DEEPEST: usize = 64;
 
-/// Parses the `data` of an input.
-pub(crate) fn read(raw: &RawValue, dtype: DataType, shape: &Shape, input: &str) -> Result<Bytes, DecodeError> {
+/// Parses the `data` of an input. `words` are those for NaN and infinity, which `raw` has as zeros.
+pub(super) fn read(
+    raw: &RawValue,
+    words: Option<Words<'_>>,
+    dtype: DataType,
+    shape: &Shape,
+    input: &str,
+) -> Result<Bytes, DecodeError> {
     if matches!(dtype, DataType::Fp16 | DataType::Bf16) {
         return Err(DecodeError::malformed(format!(
             "receiving {dtype} data via JSON is not supported. Please use the binary data format for input '{input}'"
+        )));
+    }
+    if let Some(word) = words.and_then(Words::first).filter(|_| !matches!(dtype, DataType::Fp32 | DataType::Fp64)) {
+        return Err(DecodeError::malformed(format!(
+            "Unable to parse 'data' of input '{input}' as {dtype} of shape {shape}: {word} is no {dtype}"
         )));
     }
     let room = room(raw, dtype, shape);
@@ -28,7 +40,12 @@ pub(crate) fn read(raw: &RawValue, dtype: DataType, shape: &Shape, input: &str) 
         DecodeError::malformed(format!("Unable to parse 'data' of input '{input}' as {dtype} of shape {shape}: {e}"))
     })?;
     match shape.elements() {
-        Some(count) if count == elements.count => Ok(elements.out.into()),
+        Some(count) if count == elements.count => {
+            if let Some(words) = words {
+                words.write_over(dtype, &mut elements.out);
+            }
+            Ok(elements.out.into())
+        }
         want => Err(DecodeError::malformed(format!(
             "Unable to parse 'data' of input '{input}': shape {shape} has {} elements, but {} are given",
             want.map_or_else(|| "too many".to_owned(), |n| n.to_string()),

@@ -7,7 +7,7 @@ use crate::api::json_elements::write;
 
 fn parse(text: &str, dtype: DataType, shape: &[u64]) -> Result<Vec<u8>, String> {
     let raw = RawValue::from_string(text.to_owned()).expect("JSON");
-    read(&raw, dtype, &Shape::new(shape), "x").map(|b| b.to_vec()).map_err(|fault| format!("{fault:?}"))
+    read(&raw, None, dtype, &Shape::new(shape), "x").map(|b| b.to_vec()).map_err(|fault| format!("{fault:?}"))
 }
 
 fn print(dtype: DataType, data: &[u8]) -> String {
@@ -140,7 +140,7 @@ proptest! {
     fn any_json_text_is_read_without_a_panic(text in "[\\[\\]{}0-9eE.,\"tn-]{0,40}") {
         if let Ok(raw) = RawValue::from_string(text) {
             for dtype in DataType::ALL {
-                let _ = read(&raw, dtype, &Shape::new(&[2, 2]), "x");
+                let _ = read(&raw, None, dtype, &Shape::new(&[2, 2]), "x");
             }
         }
     }

@@ -18,6 +18,7 @@ use super::decode::{Parameters, stand_in};
 use super::fault::DecodeError;
 use super::json::read_parameters;
 use super::json_body::{self, Object};
+use super::non_finite::{NonFiniteWords, Words};
 use crate::api::queued::QueuedBytesPermit;
 use crate::api::refusal::{BAD_INPUT, unsent};
 use crate::api::{Code, ServerLimits, Status, json_elements};
@@ -65,13 +66,19 @@ pub(super) fn request(
     body: &Bytes,
     permit: &mut QueuedBytesPermit,
 ) -> Result<GenerateRequest, Status> {
-    let parsed = parse(head, body).map_err(|error| {
-        DecodeError::malformed(format!("failed to parse the request JSON buffer: {error}")).status(head.model, "")
-    });
-    let GenerateBody { id, tensors, parameters, others } = parsed?;
+    let unnamed = |fault: DecodeError| fault.status(head.model, "");
+    let words;
+    let (parsed, words) = match parse(head, body) {
+        Ok(parsed) => (parsed, None),
+        Err(error) => {
+            words = NonFiniteWords::after(&error, body, permit).map_err(unnamed)?;
+            (words.parse(|json| parse(head, json), GenerateBody::data).map_err(unnamed)?, Some(&words))
+        }
+    };
+    let GenerateBody { id, tensors, parameters, others } = parsed;
     let lacks = |input: &TensorMetadata| tensors.iter().all(|(key, _)| *key != input.name);
     let lacks_one = head.metadata.inputs.iter().any(lacks);
-    let read = read(head, id.clone(), tensors, parameters, permit);
+    let read = read(head, id.clone(), (tensors, words), parameters, permit);
     let request = read.map_err(|fault| fault.status(head.model, &id))?;
     // Keys that the server itself reads are not reported as unknown inputs.
     let is_custom = |key: &&String| request.parameters.iter().any(|(name, _)| name == *key);
@@ -89,6 +96,13 @@ struct GenerateBody<'b> {
     parameters: Object,
     /// Keys other than the inputs, `id` and `parameters`.
     others: Vec<String>,
+}
+
+impl<'b> GenerateBody<'b> {
+    /// The data of each input.
+    fn data(&self) -> Vec<&'b RawValue> {
+        self.tensors.iter().map(|(_, raw)| *raw).collect()
+    }
 }
 
 fn parse<'b>(head: GenerateHead<'_>, body: &'b [u8]) -> Result<GenerateBody<'b>, serde_json::Error> {
@@ -156,7 +170,7 @@ impl<'de> Visitor<'de> for MembersSeed<'_> {
 fn read(
     head: GenerateHead<'_>,
     id: String,
-    members: Members<'_>,
+    (members, words): (Members<'_>, Option<&NonFiniteWords<'_>>),
     parameters: Object,
     permit: &mut QueuedBytesPermit,
 ) -> Result<InferRequest, DecodeError> {
@@ -165,7 +179,8 @@ fn read(
     let mut inputs = Vec::with_capacity(members.len());
     for (name, raw) in members {
         if let Some(input) = head.metadata.inputs.iter().find(|input| input.name == name) {
-            inputs.push(tensor(input, raw, head.batching, permit)?);
+            let words = words.and_then(|words| words.within(raw));
+            inputs.push(tensor(input, raw, words, head.batching, permit)?);
         }
     }
     Ok(InferRequest {
@@ -185,6 +200,7 @@ fn read(
 fn tensor(
     input: &TensorMetadata,
     raw: &RawValue,
+    words: Option<Words<'_>>,
     batching: bool,
     permit: &mut QueuedBytesPermit,
 ) -> Result<NamedTensor, DecodeError> {
@@ -199,7 +215,7 @@ fn tensor(
     })?;
     permit.grow(data::memory(raw, *dtype, &shape))?;
     let list = if nesting.dims.is_empty() { Some(in_a_list(raw).map_err(|error| wrong(&error))?) } else { None };
-    let data = data::read(list.as_deref().unwrap_or(raw), *dtype, &shape, name)?;
+    let data = data::read(list.as_deref().unwrap_or(raw), words, *dtype, &shape, name)?;
     Ok(NamedTensor { name: name.clone(), tensor: Tensor { dtype: *dtype, shape, data } })
 }
 

@@ -89,6 +89,17 @@ fn an_input_shape_follows_the_nested_lists_or_the_model() {
 }
 
 #[test]
+fn words_for_nan_and_infinity_are_read_as_data() {
+    let data = |body: &str| read(body).unwrap().inputs[0].tensor.data.to_vec();
+    assert_eq!(data(r#"{"x": -Infinity}"#), f32::NEG_INFINITY.to_le_bytes());
+    let want = [1.0, f32::NAN, f32::INFINITY].map(f32::to_le_bytes).concat();
+    assert_eq!(data(r#"{"x": [[1, NaN, Infinity]], "id": "NaN"}"#), want);
+    assert!(read(r#"{"pairs": [1, NaN]}"#).unwrap_err().ends_with("NaN is no INT32"));
+    let said = read(r#"{"x": NaN, "parameters": {"p": Infinity}}"#).unwrap_err();
+    assert_eq!(said, "failed to parse the request JSON buffer: Infinity is read only in the data of inputs");
+}
+
+#[test]
 fn an_invalid_generate_body_is_refused() {
     for (body, why) in [
         ("[1]", "failed to parse the request JSON buffer"),

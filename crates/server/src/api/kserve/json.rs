@@ -9,6 +9,7 @@ use super::decode::{Parameters, check_custom, data_type, shape, stand_in, text_i
 use super::fault::DecodeError;
 use super::json_body::{self, InferBody, JsonInput, JsonOutput, Object};
 use super::model_inputs::ModelInputs;
+use super::non_finite::NonFiniteWords;
 use super::response_format::{self, ParameterValue, ResponseFormat};
 use super::shared_memory::{Regions, Window};
 use crate::api::queued::QueuedBytesPermit;
@@ -35,18 +36,19 @@ pub(crate) fn infer(
     body: &Bytes,
     permit: &mut QueuedBytesPermit,
 ) -> Result<(InferRequest, ResponseFormat), Status> {
-    let parsed = parse(head, body).map_err(|fault| fault.status(head.model, ""))?;
-    let (fields, blobs) = parsed;
-    let mark = fields.id.clone().unwrap_or_default().into_owned();
-    read(head, fields, blobs, permit).map_err(|fault| fault.status(head.model, &mark))
-}
-
-fn parse<'b>(head: JsonRequestHead<'_>, body: &'b Bytes) -> Result<(InferBody<'b>, Bytes), DecodeError> {
+    let unnamed = |fault: DecodeError| fault.status(head.model, "");
     let length = head.json_length.unwrap_or(body.len());
-    let json = body.get(..length).ok_or_else(|| DecodeError::malformed(LENGTH_NEEDED))?;
-    let fields = json_body::parse(json, head.limits)
-        .map_err(|e| DecodeError::malformed(format!("failed to parse the request JSON buffer: {e}")))?;
-    Ok((fields, body.slice(length..)))
+    let json = body.get(..length).ok_or_else(|| unnamed(DecodeError::malformed(LENGTH_NEEDED)))?;
+    let words;
+    let (fields, words) = match json_body::parse(json, head.limits) {
+        Ok(fields) => (fields, None),
+        Err(error) => {
+            words = NonFiniteWords::after(&error, json, permit).map_err(unnamed)?;
+            (words.parse(|json| json_body::parse(json, head.limits), InferBody::data).map_err(unnamed)?, Some(&words))
+        }
+    };
+    let mark = fields.id.clone().unwrap_or_default().into_owned();
+    read(head, fields, words, body.slice(length..), permit).map_err(|fault| fault.status(head.model, &mark))
 }
 
 const LENGTH_NEEDED: &str = "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' \
@@ -55,6 +57,7 @@ const LENGTH_NEEDED: &str = "must specify valid 'Infer-Header-Content-Length' in
 fn read(
     head: JsonRequestHead<'_>,
     body: InferBody<'_>,
+    words: Option<&NonFiniteWords<'_>>,
     mut blobs: Bytes,
     permit: &mut QueuedBytesPermit,
 ) -> Result<(InferRequest, ResponseFormat), DecodeError> {
@@ -69,8 +72,10 @@ fn read(
     }
     let windows = inputs.iter().map(|input| read_window(head, input)).collect::<Result<Vec<_>, _>>()?;
     head.regions.charge(windows.iter().flatten(), permit)?;
-    let inputs =
-        inputs.into_iter().zip(windows).map(|(input, window)| read_input(head, input, window, &mut blobs, permit));
+    let inputs = inputs
+        .into_iter()
+        .zip(windows)
+        .map(|(input, window)| read_input(head, input, words, window, &mut blobs, permit));
     let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
     if !blobs.is_empty() {
         return Err(DecodeError::malformed(format!("unexpected additional input data for model '{}'", head.model)));
@@ -176,6 +181,7 @@ fn read_window(head: JsonRequestHead<'_>, input: &JsonInput<'_>) -> Result<Optio
 fn read_input(
     head: JsonRequestHead<'_>,
     input: JsonInput<'_>,
+    words: Option<&NonFiniteWords<'_>>,
     window: Option<Window>,
     blobs: &mut Bytes,
     permit: &mut QueuedBytesPermit,
@@ -191,7 +197,7 @@ fn read_input(
         (Some(size), None) => take(head, blobs, unsigned("binary_data_size", size)?, &name)?,
         (None, Some(raw)) => {
             permit.grow(data::memory(raw, dtype, &shape))?;
-            data::read(raw, dtype, &shape, &name)?
+            data::read(raw, words.and_then(|words| words.within(raw)), dtype, &shape, &name)?
         }
         // Checked above.
         (Some(_), Some(_)) | (None, None) => return Err(Invalid::NoData { input: name }.into()),

@@ -25,6 +25,13 @@ pub(super) struct InferBody<'a> {
     pub(super) outputs: Vec<JsonOutput>,
 }
 
+impl<'a> InferBody<'a> {
+    /// The data of each input that has some.
+    pub(super) fn data(&self) -> Vec<&'a RawValue> {
+        self.inputs.iter().flatten().filter_map(|input| input.data).collect()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct JsonInput<'a> {
     pub(super) name: String,

@@ -82,6 +82,36 @@ fn data_may_precede_its_datatype_in_the_body() {
 }
 
 #[test]
+fn words_for_nan_and_infinity_are_read_in_the_data_of_floats() {
+    let with = |dtype: &str, data: &str| {
+        let shape = 1 + data.matches(',').count();
+        format!(
+            r#"{{"id":"NaN","inputs":[{{"name":"a\"NaN","shape":[1],"datatype":"INT8","data":[5]}},
+            {{"name":"x","shape":[{shape}],"datatype":"{dtype}","data":{data}}}]}}"#
+        )
+    };
+    let (request, _) = read(&with("FP32", "[1, NaN, -Infinity, Infinity, -1e-3, Inf]")).expect("a request");
+    let want = [1.0, f32::NAN, f32::NEG_INFINITY, f32::INFINITY, -1e-3, f32::INFINITY].map(f32::to_le_bytes).concat();
+    assert_eq!(request.inputs[1].tensor.data, want.as_slice());
+    assert_eq!((request.id.as_str(), request.inputs[0].name.as_str()), ("NaN", "a\"NaN"));
+    let (request, _) = read(&with("FP64", "[-Inf]")).expect("a request");
+    assert_eq!(request.inputs[1].tensor.data, f64::NEG_INFINITY.to_le_bytes().as_slice());
+    let said = refused(&with("INT32", "[1, -Infinity]"));
+    assert_eq!(said, "Unable to parse 'data' of input 'x' as INT32 of shape [2]: -Infinity is no INT32");
+    assert!(refused(&with("BOOL", "[NaN]")).ends_with("NaN is no BOOL"));
+    assert!(refused(&with("BYTES", "[\"a\", NaN]")).ends_with("NaN is no BYTES"));
+    assert!(refused(&with("FP16", "[NaN]")).starts_with("receiving FP16 data via JSON is not supported"));
+    assert!(refused(&with("FP32", "[NaN, 1e39]")).contains("1e39 does not fit FP32"));
+    for elsewhere in [r#""sequence_id":NaN"#, r#""x":NaN"#] {
+        let said = refused(&body(elsewhere));
+        assert_eq!(said, "failed to parse the request JSON buffer: NaN is read only in the data of inputs");
+    }
+    // The error is about the second fault, at its place in the body.
+    let said = refused(&with("FP32", "[NaN,, 1]").replace('\n', ""));
+    assert!(said.starts_with("failed to parse the request JSON buffer: expected value at line 1 column "), "{said}");
+}
+
+#[test]
 fn ids_are_numbers_or_texts() {
     let id = |value: &str| read(&body(&format!("\"sequence_id\":{value}"))).map(|(request, _)| request.sequence.id);
     assert_eq!(id("18446744073709551615"), Ok(Id::Int(u64::MAX)));

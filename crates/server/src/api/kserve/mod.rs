@@ -5,7 +5,8 @@
 //! - `surface`: the surface as a whole. It passes every request to intake, and converts every failure to a refusal.
 //! - [`grpc`]: the service; [`infer`] answers its two inference calls, and `stream` is one `ModelStreamInfer`, with its answers in a
 //!   [`reply_queue`]. `scan` counts a message's parts, `message` decodes it with [`decode`] and [`contents`]; [`encode`] writes answers.
-//! - [`http`]: the same over HTTP. `json_body` parses a body, [`json`] decodes it and [`data`] its tensors; [`answer`] writes answers.
+//! - [`http`]: the same over HTTP. `json_body` parses a body, [`json`] decodes it and [`data`] its tensors, `non_finite` the words for NaN
+//!   and infinity; [`answer`] writes answers.
 //! - `generate`: inference with flat JSON, in `generate_json` · `socket`: a stream as a WebSocket · `manage`: the paths for operators ·
 //!   `path`: the names in a path · `body`: reads bodies ·
 //!   [`load_call`]: the gRPC call that loads a model.
@@ -34,6 +35,7 @@ pub mod load_call;
 mod manage;
 pub(crate) mod message;
 mod model_inputs;
+mod non_finite;
 mod path;
 pub(crate) mod refused_region;
 pub mod reply_queue;

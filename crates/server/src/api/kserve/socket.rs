@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::answer;
 use super::body::BodyRequest;
+use super::non_finite::NonFiniteWords;
 use super::path::{ModelPath, Path};
 use super::response_format::ResponseFormat;
 use super::stream::{is_full, known_size};
@@ -334,7 +335,12 @@ fn request_id(json: &[u8]) -> String {
         #[serde(default)]
         id: String,
     }
-    parse_object::<WithId>(json).map(|body| body.id).unwrap_or_default()
+    let parse = |json: &[u8]| parse_object::<WithId>(json).map(|body| body.id);
+    let id = parse(json).or_else(|error| match error.is_syntax().then(|| NonFiniteWords::find(json)).flatten() {
+        Some(found) => parse(found.zeros()),
+        None => Err(error),
+    });
+    id.unwrap_or_default()
 }
 
 fn message(body: answer::EncodedBody) -> Result<Message, Status> {

@@ -6,9 +6,11 @@
 //! Where that parser differs from the C++ one, which Triton uses, Sequor follows C++. It refuses unknown escapes, `+` in front of a number,
 //! `_` within a number and binary numbers. It accepts a space behind a minus sign.
 //!
-//! - `tokens`: cuts a text into tokens · `parser`: fields, lists and messages · `values`: numbers, names and strings.
+//! - `tokens`: cuts a text into tokens · `parser`: fields, lists and messages · `values`: numbers, names and strings · `recovery`: goes on
+//!   behind a fault.
 
 mod parser;
+mod recovery;
 mod tokens;
 mod values;
 
@@ -20,12 +22,24 @@ use super::descriptor;
 use crate::config::fault::{Fault, code};
 use crate::config::place::Place;
 
-/// Parses a config.pbtxt.
+/// Parses a config.pbtxt. On error returns its first fault.
 pub fn parse(path: &Path, text: &str) -> Result<proto::ModelConfig, Fault> {
+    parse_all(path, text).map_err(|faults| faults.into_iter().next().unwrap_or_else(|| unparsed(path)))
+}
+
+/// Parses a config.pbtxt. On error returns the first fault, and those behind it that certainly do not follow from an earlier one.
+pub fn parse_all(path: &Path, text: &str) -> Result<proto::ModelConfig, Vec<Fault>> {
     let fault = |place: Place, what: String| Fault { at: place.at(path), code: code::PARSE, what };
-    let descriptor = descriptor::model_config().ok_or_else(|| fault(Place::UNKNOWN, "no descriptor".to_owned()))?;
-    let message = parser::parse(text, descriptor).map_err(|e| fault(Place::at_offset(text, e.offset), e.what))?;
-    message.transcode_to().map_err(|e| fault(Place::UNKNOWN, e.to_string()))
+    let descriptor = descriptor::model_config().ok_or_else(|| vec![unparsed(path)])?;
+    let message = parser::parse(text, descriptor).map_err(|faults| {
+        faults.into_iter().map(|e| fault(Place::at_offset(text, e.offset), e.what)).collect::<Vec<_>>()
+    })?;
+    message.transcode_to().map_err(|e| vec![fault(Place::UNKNOWN, e.to_string())])
+}
+
+/// The fault of a text that cannot be parsed for lack of a descriptor.
+fn unparsed(path: &Path) -> Fault {
+    Fault { at: Place::UNKNOWN.at(path), code: code::PARSE, what: "no descriptor".to_owned() }
 }
 
 #[cfg(test)]
@@ -90,6 +104,45 @@ mod tests {
         );
         assert_eq!(fault("\nname: \"a"), "config.pbtxt:2:7: the string has no closing quote on its line");
         assert_eq!(fault("max_batch_size: 1 max_batch_size: 2"), "config.pbtxt:1:35: 'max_batch_size' is already set");
+    }
+
+    fn places(text: &str) -> Vec<(u32, u32)> {
+        let faults = parse_all(Path::new("config.pbtxt"), text).unwrap_err();
+        faults.iter().map(|fault| (fault.at.line, fault.at.column)).collect()
+    }
+
+    #[test]
+    fn faults_are_reported_together_if_the_next_field_is_certain() {
+        // Unknown fields with values of all forms, wrong values, and values of a list.
+        let text = "nmae: 'a' 'b'\nplatfrom: x\nmax_batch_size: 'no'\noptimisation { cuda { graphs: true } }\n\
+                    instance_gruop [ { count: 1 } ]\ninput [ { name: x, data_type: TYPE_F32, dims: [ 1, y, -z, 3 ] } ]\n\
+                    output { name: 'y' dtype: TYPE_FP32\n data_type: FP32 }\n";
+        let want = [(1, 1), (2, 1), (3, 17), (4, 1), (5, 1), (6, 17), (6, 31), (6, 52), (6, 55), (7, 20), (8, 13)];
+        assert_eq!(places(text), want);
+        let many = "nmae: 'a'\n".repeat(1000);
+        assert_eq!(places(&many).len(), 20);
+    }
+
+    #[test]
+    fn no_fault_is_reported_that_may_follow_from_an_earlier_one() {
+        for (text, want) in [
+            // A brace or bracket is missing.
+            ("input {\n name: 'a'\n dims: [ 1 ]\noutput {\n name: 'y'\n}\nmax_batch_size: 4\n", (4, 1)),
+            ("input [ { name: 'a'\noutput [ { name: 'y' } ]\nplatform: 'x'\n", (2, 1)),
+            ("inptu {\n name: 'a'\noutput {\n name: 'y'\n}\nplatform: 'x'\n", (1, 1)),
+            // A value is missing, or has more words.
+            ("name: platform: 'x'\nmax_batch_size: 1", (1, 7)),
+            ("max_batch_size:\ninput [ { name: 'x' } ]\nnmae: 1", (2, 1)),
+            ("name: my model\nmax_batch_size: 1", (1, 7)),
+            ("nmae my: 1\nmax_batch_size: x", (1, 1)),
+            // A quote is missing.
+            ("input [ { name: 'a, dims: [ 1 ] } ]\noutput [ { name: 'y' } ]\nnmae: 1", (1, 17)),
+            ("inptu [ { name: 'a, dims: [ 1 ] } ]\noutput [ { name: 'y' } ]\nnmae: 1", (1, 1)),
+            // Two entries of a list in one.
+            ("input { name: 'a' dims: 1 name: 'b' dims: 1 nmae: 1 }", (1, 33)),
+        ] {
+            assert_eq!(places(text), [want], "{text}");
+        }
     }
 
     #[test]

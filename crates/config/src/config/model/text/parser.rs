@@ -3,21 +3,28 @@
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage as _, Value};
 
+use super::recovery::Recovery;
 use super::tokens::{ParseError, Parsed, TokenStream};
 use super::values;
 
-/// Parses a whole text as one message of this type.
-pub(super) fn parse(text: &str, descriptor: MessageDescriptor) -> Parsed<DynamicMessage> {
+/// Parses a whole text as one message of this type. On error returns the first fault, and those behind it that certainly do not follow from
+/// an earlier one.
+pub(super) fn parse(text: &str, descriptor: MessageDescriptor) -> Result<DynamicMessage, Vec<ParseError>> {
     let mut tokens = TokenStream::new(text);
-    let mut message = DynamicMessage::new(descriptor);
+    let mut message = DynamicMessage::new(descriptor.clone());
+    let mut recovery = Recovery::default();
+    recovery.enter(descriptor);
     while !tokens.current.is_end() {
-        field(&mut tokens, &mut message)?;
+        if let Err(last) = field(&mut tokens, &mut message, &mut recovery) {
+            recovery.faults.push(last);
+            break;
+        }
     }
-    Ok(message)
+    if recovery.faults.is_empty() { Ok(message) } else { Err(recovery.faults) }
 }
 
 /// Parses one field with its value or values.
-fn field(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage) -> Parsed<()> {
+fn field(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, recovery: &mut Recovery) -> Parsed<()> {
     let descriptor = message.descriptor();
     let of = name_of(&descriptor);
     if tokens.accept("[") {
@@ -28,7 +35,8 @@ fn field(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage) -> Parsed<(
     }
     let name = tokens.take();
     let Some(field) = descriptor.get_field_by_name(name.text) else {
-        return Err(name.error(format!("field '{}' not found for message '{of}'", name.text)));
+        let error = name.error(format!("field '{}' not found for message '{of}'", name.text));
+        return recovery.behind_field(name.text, error, tokens);
     };
     if let Some(oneof) = field.containing_oneof()
         && let Some(other) = oneof.fields().find(|other| *other != field && message.has_field(other))
@@ -42,9 +50,9 @@ fn field(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage) -> Parsed<(
         tokens.expect(":", "':'")?;
     }
     if (field.is_list() || field.is_map()) && tokens.accept("[") {
-        list(tokens, message, &field)?;
+        list(tokens, message, &field, recovery)?;
     } else {
-        value(tokens, message, &field)?;
+        value(tokens, message, &field, recovery)?;
     }
     if !tokens.accept(",") {
         tokens.accept(";");
@@ -66,12 +74,17 @@ fn extension(tokens: &mut TokenStream<'_>, of: &str) -> Parsed<()> {
 }
 
 /// Parses the values of a list, up to its bracket.
-fn list(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &FieldDescriptor) -> Parsed<()> {
+fn list(
+    tokens: &mut TokenStream<'_>,
+    message: &mut DynamicMessage,
+    field: &FieldDescriptor,
+    recovery: &mut Recovery,
+) -> Parsed<()> {
     if tokens.accept("]") {
         return Ok(());
     }
     loop {
-        value(tokens, message, field)?;
+        value(tokens, message, field, recovery)?;
         if tokens.accept("]") {
             return Ok(());
         }
@@ -80,7 +93,12 @@ fn list(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &Fiel
 }
 
 /// Parses one value of the field and sets or adds it.
-fn value(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &FieldDescriptor) -> Parsed<()> {
+fn value(
+    tokens: &mut TokenStream<'_>,
+    message: &mut DynamicMessage,
+    field: &FieldDescriptor,
+    recovery: &mut Recovery,
+) -> Parsed<()> {
     let is_single = !field.is_list() && !field.is_map();
     let read = match field.kind() {
         Kind::Message(of) => {
@@ -88,10 +106,17 @@ fn value(tokens: &mut TokenStream<'_>, message: &mut DynamicMessage, field: &Fie
             if is_single && message.has_field(field) {
                 return Err(twice(tokens, field));
             }
-            Value::Message(fields(tokens, of, close)?)
+            Value::Message(fields(tokens, of, close, recovery)?)
         }
         kind => {
-            let value = values::parse(tokens, &kind)?;
+            let begin = *tokens;
+            let value = match values::parse(tokens, &kind) {
+                Ok(value) => value,
+                Err(error) => {
+                    *tokens = begin;
+                    return recovery.behind_value(error, tokens);
+                }
+            };
             if is_single && is_set(message, field) {
                 return Err(twice(tokens, field));
             }
@@ -112,15 +137,22 @@ fn open(tokens: &mut TokenStream<'_>) -> Parsed<&'static str> {
 }
 
 /// Parses the fields of an open message, including its closing mark.
-fn fields(tokens: &mut TokenStream<'_>, of: MessageDescriptor, close: &str) -> Parsed<DynamicMessage> {
-    let mut message = DynamicMessage::new(of);
+fn fields(
+    tokens: &mut TokenStream<'_>,
+    of: MessageDescriptor,
+    close: &str,
+    recovery: &mut Recovery,
+) -> Parsed<DynamicMessage> {
+    let mut message = DynamicMessage::new(of.clone());
+    recovery.enter(of);
     while !tokens.accept(close) {
         if tokens.current.is_end() {
             let what = format!("expected '{close}' or a field name, but reached end of input");
             return Err(tokens.previous.error(what));
         }
-        field(tokens, &mut message)?;
+        field(tokens, &mut message, recovery)?;
     }
+    recovery.leave();
     Ok(message)
 }
 

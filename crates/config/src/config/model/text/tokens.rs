@@ -25,6 +25,17 @@ impl TextToken<'_> {
         self.text.starts_with(['"', '\''])
     }
 
+    /// Whether a quoted token has no closing quote: it ends with its line.
+    pub(super) fn is_unclosed(&self) -> bool {
+        let mut bytes = self.text.bytes();
+        let (quote, mut is_escaped, mut is_closed) = (bytes.next(), false, false);
+        for byte in bytes {
+            is_closed = !is_escaped && Some(byte) == quote;
+            is_escaped = !is_escaped && byte == b'\\';
+        }
+        !is_closed
+    }
+
     /// An error at this token.
     pub(super) fn error(&self, what: impl Into<String>) -> ParseError {
         ParseError { offset: self.start, what: what.into() }
@@ -39,8 +50,8 @@ impl TextToken<'_> {
     }
 }
 
-/// The tokens of a text: the current one and the previous one.
-#[derive(Debug)]
+/// The tokens of a text: the current one and the previous one. A copy is a place to go back to.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct TokenStream<'a> {
     text: &'a str,
     pub(super) current: TextToken<'a>,
@@ -58,6 +69,12 @@ impl<'a> TokenStream<'a> {
         self.previous = self.current;
         self.current = cut(self.text, self.current.start + self.current.text.len());
         self.previous
+    }
+
+    /// Whether the current token begins a line: a line ends between the previous token and it.
+    pub(super) fn begins_a_line(&self) -> bool {
+        let between = self.previous.start + self.previous.text.len()..self.current.start;
+        self.text.get(between).is_some_and(|between| between.contains('\n'))
     }
 
     /// Takes the current token if it is this one.

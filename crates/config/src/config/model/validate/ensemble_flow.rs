@@ -1,5 +1,8 @@
 //! Checks the flow of tensors of an ensemble: every tensor is written before it is read, and every input and tensor is used. The sentences
 //! are Triton's; behind each stands the step that is concerned, and the nearest name.
+//!
+//! Each mistake is one fault. A tensor is no fault of its own if its step only waits for a tensor that is one, or if another fault offers
+//! its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +16,10 @@ const FIELD: &str = "ensemble_scheduling";
 /// Checks an ensemble whose steps are complete, and whose tensors each have at most one writer.
 pub(super) fn check(report: &mut Report<'_>, written: &ModelConfig, ensemble: &ModelEnsembling) {
     let flow = TensorUses::new(written, ensemble);
-    let faults = flow.unused_inputs().into_iter().chain(flow.unwritten_outputs()).chain(flow.unused_tensors());
-    for (field, what) in faults {
+    let mut circles = BTreeSet::new();
+    let (inputs, outputs) = (flow.unused_inputs(), flow.unwritten_outputs(&mut circles));
+    let tensors = flow.unused_tensors(&mut circles);
+    for (field, what) in inputs.into_iter().chain(outputs).chain(tensors) {
         report.fault(&field, code::ENSEMBLE, what);
     }
 }
@@ -79,9 +84,19 @@ impl<'a> TensorUses<'a> {
         did_you_mean(tensor, outputs.chain(self.readers.keys().copied()).filter(|wanted| !self.has_source(wanted)))
     }
 
+    /// Whether the fault of a tensor that is wanted offers this name, and this tensor's fault would offer that one.
+    fn is_offered(&self, tensor: &str) -> bool {
+        let outputs = self.written.output.iter().map(|output| output.name.as_str());
+        let mut wanted = outputs.chain(self.readers.keys().copied()).filter(|wanted| !self.has_source(wanted));
+        let is_offer = |offer: String, to: &str, name: &str| !offer.is_empty() && offer == did_you_mean(to, [name]);
+        wanted.any(|wanted| {
+            is_offer(self.near_wanted(tensor), tensor, wanted) && is_offer(self.near_source(wanted), wanted, tensor)
+        })
+    }
+
     fn unused_inputs(&self) -> Vec<TensorFault> {
-        let unused =
-            self.written.input.iter().enumerate().filter(|(_, input)| !self.readers.contains_key(&*input.name));
+        let is_unused = |input: &str| !self.readers.contains_key(input) && !self.is_offered(input);
+        let unused = self.written.input.iter().enumerate().filter(|(_, input)| is_unused(&input.name));
         let fault = |(n, input): (usize, &sequor_proto::ModelInput)| {
             let (tensor, name) = (&input.name, self.name);
             let near = self.near_wanted(tensor);
@@ -93,7 +108,7 @@ impl<'a> TensorUses<'a> {
         unused.map(fault).collect()
     }
 
-    fn unwritten_outputs(&self) -> Vec<TensorFault> {
+    fn unwritten_outputs(&self, circles: &mut BTreeSet<usize>) -> Vec<TensorFault> {
         let fault = |(n, output): (usize, &sequor_proto::ModelOutput)| {
             let (tensor, name) = (output.name.as_str(), self.name);
             let what = match self.readers.contains_key(tensor) || self.writers.contains_key(tensor) {
@@ -101,7 +116,7 @@ impl<'a> TensorUses<'a> {
                     let near = self.near_source(tensor);
                     format!("ensemble output '{tensor}' for ensemble {name}' is not used (no step writes it{near})")
                 }
-                true if self.ready.contains(tensor) => return None,
+                true if self.ready.contains(tensor) || self.follows(tensor, circles) => return None,
                 true => {
                     format!("output '{tensor}' for ensemble '{name}' is not written ({})", self.why_unwritten(tensor))
                 }
@@ -112,11 +127,16 @@ impl<'a> TensorUses<'a> {
     }
 
     /// Faults of tensors that are read and not written, or written and not read.
-    fn unused_tensors(&self) -> Vec<TensorFault> {
+    fn unused_tensors(&self, circles: &mut BTreeSet<usize>) -> Vec<TensorFault> {
         let all: BTreeSet<&str> = self.writers.keys().chain(self.readers.keys()).copied().collect();
         let is_used = |tensor: &str| self.ready.contains(tensor) && self.readers.contains_key(tensor);
         let unused = all.into_iter().filter(|tensor| !self.is_output(tensor) && !is_used(tensor));
+        let is_fault = |tensor: &&str| match self.readers.contains_key(tensor) {
+            true => !self.follows(tensor, circles),
+            false => !self.is_offered(tensor),
+        };
         unused
+            .filter(is_fault)
             .map(|tensor| {
                 let (field, why) = match (self.readers.get(tensor), self.writers.get(tensor)) {
                     (None, Some(n)) => (
@@ -135,6 +155,18 @@ impl<'a> TensorUses<'a> {
             .collect()
     }
 
+    /// Whether the fault of this tensor, which is not ready, follows from another one: its step waits for a tensor that no step writes, or for a
+    /// circle of steps that is reported already. `circles` are the steps of these.
+    fn follows(&self, tensor: &str, circles: &mut BTreeSet<usize>) -> bool {
+        let Some(writer) = self.writers.get(tensor) else { return false };
+        let (missing, waiting) = self.first_missing(*writer);
+        let is_reported = !waiting.is_disjoint(circles);
+        if missing.is_none() {
+            circles.extend(waiting);
+        }
+        missing.is_some() || is_reported
+    }
+
     /// Why no run computes this tensor, which is not ready.
     fn why_unwritten(&self, tensor: &str) -> String {
         let Some(writer) = self.writers.get(tensor) else {
@@ -144,7 +176,7 @@ impl<'a> TensorUses<'a> {
             return format!("{}no step writes it and it is no input of the ensemble{near}", reads.unwrap_or_default());
         };
         let step = self.step(*writer);
-        match self.first_missing(*writer) {
+        match self.first_missing(*writer).0 {
             Some(missing) => {
                 format!("{step} writes it, but cannot run: no step writes '{missing}'{}", self.near_source(missing))
             }
@@ -152,9 +184,9 @@ impl<'a> TensorUses<'a> {
         }
     }
 
-    /// The first tensor without a writer that keeps this step from running, directly or through steps before it. `None` if steps wait for each
-    /// other in a circle.
-    fn first_missing(&self, step: usize) -> Option<&'a str> {
+    /// The first tensor without a writer that keeps this step from running, directly or through steps before it, and the steps on the way.
+    /// No tensor if steps wait for each other in a circle.
+    fn first_missing(&self, step: usize) -> (Option<&'a str>, BTreeSet<usize>) {
         let (mut waiting, mut seen) = (vec![step], BTreeSet::new());
         while let Some(n) = waiting.pop() {
             if !seen.insert(n) {
@@ -164,12 +196,12 @@ impl<'a> TensorUses<'a> {
                 self.steps.get(n).into_iter().flat_map(|step| step.input_map.values()).map(String::as_str).collect();
             for tensor in inputs.into_iter().filter(|tensor| !self.ready.contains(tensor)) {
                 match self.writers.get(tensor) {
-                    None => return Some(tensor),
+                    None => return (Some(tensor), seen),
                     Some(writer) => waiting.push(*writer),
                 }
             }
         }
-        None
+        (None, seen)
     }
 }
 
