@@ -31,9 +31,12 @@ impl<'b> NonFiniteWords<'b> {
         body: &'b [u8],
         permit: &mut QueuedBytesPermit,
     ) -> Result<NonFiniteWords<'b>, DecodeError> {
-        let found = error.is_syntax().then(|| NonFiniteWords::find(body)).flatten().ok_or_else(|| unparsed(error))?;
-        permit.grow(found.zeros.len() as u64)?;
-        Ok(found)
+        if !error.is_syntax() {
+            return Err(unparsed(error));
+        }
+        // For the copy, if there is a word.
+        permit.grow(body.len() as u64)?;
+        NonFiniteWords::find(body).ok_or_else(|| unparsed(error))
     }
 
     /// The body with zeros.
