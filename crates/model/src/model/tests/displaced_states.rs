@@ -1,6 +1,7 @@
 //! States that are kept for later sequences and give way to a START.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -8,12 +9,15 @@ use super::Fixture;
 use crate::model::*;
 use crate::state::budget::{Reclaimable, Ticket, Unneeded};
 
+/// After this time, a thread waits for a lock that it holds itself.
+const ITSELF: Duration = Duration::from_secs(20);
+
 /// Kept states of all the bytes that a model may have.
 #[derive(Debug)]
 struct DisplacedStates {
     ticket: Mutex<Option<Ticket>>,
     model: Weak<sequences::ModelScheduler>,
-    /// Whether the model's lock was free when they were freed.
+    /// Whether the thread that freed them could get the model's lock.
     freed: Arc<Mutex<Vec<bool>>>,
 }
 
@@ -40,7 +44,8 @@ struct FreedStates {
 impl Drop for FreedStates {
     fn drop(&mut self) {
         let model = self.model.upgrade().unwrap();
-        self.freed.lock().push(model.table.try_lock().is_some());
+        // An instance's thread may have the lock for a moment. This thread would wait for itself.
+        self.freed.lock().push(model.table.try_lock_for(ITSELF).is_some());
     }
 }
 
