@@ -76,7 +76,7 @@ fn meaning(support: &FlagSupport) -> (&'static str, String) {
                 FlagConversion::Not => ", turned around".to_owned(),
                 FlagConversion::OnOff => ", true as `on` and false as `off`".to_owned(),
                 FlagConversion::Off => " = false".to_owned(),
-                FlagConversion::Verbosity => " = \"debug\" from 1 on".to_owned(),
+                FlagConversion::Verbosity => " = \"info,sequor=debug\" from 1 on".to_owned(),
                 FlagConversion::Quiet(level) => format!(" = \"{level}\" if it is false"),
                 FlagConversion::LocalCache => ", the bytes of `local,size=BYTES`".to_owned(),
                 FlagConversion::DefaultBatch => {

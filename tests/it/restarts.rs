@@ -13,6 +13,7 @@ use sequor_proto::infer_parameter::ParameterChoice;
 use sequor_proto::model_infer_request::InferInputTensor;
 use sequor_proto::service::grpc_inference_service_client::GrpcInferenceServiceClient;
 use sequor_proto::{ModelInferRequest, ModelInferResponse, RepositoryModelLoadRequest};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -377,6 +378,27 @@ async fn killed(when: &str, reloads: bool, checks: impl Fn(usize, u64, Option<u6
     println!(
         "{when}: {kills} kills, 8 sequences, {steps} steps; no answered step lost beyond what was said, none applied twice"
     );
+}
+
+#[test]
+fn a_sequence_of_the_stateful_backend_goes_on_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("models/accumulate");
+    copy(&models().join("accumulate"), &model);
+    fs::write(model.join("sequor.toml"), "[durability]\nwhen = \"step\"\n").unwrap();
+    let next = |server: &Server, id: u64, start: bool| {
+        let input = json!({ "name": "Input", "shape": [1, 4, 1, 5], "datatype": "FP32", "data": vec![1.0; 20] });
+        let sequence = json!({ "sequence_id": id, "sequence_start": start });
+        let body = json!({ "inputs": [input], "parameters": sequence });
+        crate::plugins::post(server.http, "/v2/models/accumulate/infer", &body)["outputs"].clone()
+    };
+    let server = serve(folder.path());
+    let [_, second, third] = [true, false, false].map(|start| next(&server, 8, start));
+    assert!(second != third && third.is_array(), "each step changes the state: {third}");
+    assert_eq!([true, false].map(|start| next(&server, 7, start))[1], second);
+    // This kills the process.
+    drop(server);
+    assert_eq!(next(&serve(folder.path()), 7, false), third);
 }
 
 #[tokio::test(flavor = "multi_thread")]

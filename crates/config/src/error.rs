@@ -155,6 +155,8 @@ pub enum NoVersionReason {
     Loading,
     /// Its last load failed.
     Failed,
+    /// It is an ensemble, and one of its members was unloaded.
+    MemberUnloaded,
     Unloaded,
 }
 
@@ -387,6 +389,9 @@ pub enum LoadError {
     Runtime(String),
     #[error("{path}: {what}")]
     File { path: PathBuf, what: String },
+    /// An ensemble has lost a member.
+    #[error("unloaded with its member '{member}'; it is loaded once '{member}' is")]
+    MemberUnloaded { member: String },
     /// More than one repository has a model of this name.
     #[error("failed to poll model '{model}': not unique across all model repositories [{}]", in_repositories(.folders))]
     NotUnique { model: String, folders: Vec<PathBuf> },

@@ -109,6 +109,9 @@ impl Finding {
                 Finding::new(model.to_owned(), Severity::Error, code::NAME, not_unique.to_string())
             }
             LoadError::Runtime(what) => Finding::new(model.to_owned(), Severity::Error, code::RUNTIME, what),
+            lost @ LoadError::MemberUnloaded { .. } => {
+                Finding::new(model.to_owned(), Severity::Error, code::RUNTIME, lost.to_string())
+            }
         }
     }
 

@@ -159,6 +159,9 @@ pub(crate) fn no_version(why: NoVersionReason) -> String {
     match why {
         NoVersionReason::Loading => format!("it is being loaded; retry after {}", span(RETRY_AFTER)),
         NoVersionReason::Failed => "its last load failed; the repository index and the server's log say why".to_owned(),
+        NoVersionReason::MemberUnloaded => {
+            "it was unloaded with one of its members; the repository index says which".to_owned()
+        }
         NoVersionReason::Unloaded => "it is not loaded".to_owned(),
     }
 }

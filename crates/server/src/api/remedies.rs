@@ -104,7 +104,7 @@ const ROWS: [RemedyRow; 33] = [
     ),
     RemedyRow(
         "not_resumed",
-        "put the model's files back: the state stays in the store until its idle time is over",
+        "put the model's files back, or let version_policy choose its version: the state stays in the store until its idle time is over",
         &[],
     ),
     RemedyRow(

@@ -207,6 +207,7 @@ fn all() -> BTreeMap<&'static str, Failure> {
         ("no-versions", NoVersionReason::Unloaded),
         ("no-versions-loading", NoVersionReason::Loading),
         ("no-versions-failed", NoVersionReason::Failed),
+        ("no-versions-member", NoVersionReason::MemberUnloaded),
     ] {
         all.insert(name, Failure::NotServed(NotServed::NoVersion { model: model(), why }));
     }

@@ -234,7 +234,7 @@ mod tests {
             ("http.enabled", "false"),
             ("grpc.keepalive", "7200000ms"),
             ("log.format", "text"),
-            ("log.level", "debug"),
+            ("log.level", "info,sequor=debug"),
         ];
         assert_eq!(values, expected);
         assert_eq!(given.wrong, []);

@@ -226,8 +226,11 @@ impl ValueKind {
             ValueKind::Span => Span::from_str(text).map(|_| Value::String(text.to_owned())),
             ValueKind::Size => Size::from_str(text).map(|_| Value::String(text.to_owned())),
             ValueKind::Address => ListenAddress::from_str(text).map(|_| Value::String(text.to_owned())),
-            ValueKind::Choice(choices) if choices.contains(&text) => Ok(Value::String(text.to_owned())),
-            ValueKind::Choice(choices) => Err(format!("\"{text}\" is none of {}", choices.join(", "))),
+            // Triton's flags take words in any case.
+            ValueKind::Choice(choices) => match choices.iter().find(|choice| choice.eq_ignore_ascii_case(text)) {
+                Some(choice) => Ok(Value::String((*choice).to_owned())),
+                None => Err(format!("\"{text}\" is none of {}", choices.join(", "))),
+            },
         }
     }
 

@@ -36,7 +36,7 @@ pub enum FlagConversion {
     OnOff,
     /// The flag has no value, and means `false`.
     Off,
-    /// 0 changes nothing; a higher value becomes `debug`.
+    /// 0 changes nothing; a higher value becomes [`VERBOSE`].
     Verbosity,
     /// `true` changes nothing; `false` sets this level.
     Quiet(&'static str),
@@ -46,6 +46,9 @@ pub enum FlagConversion {
     /// have no effect.
     DefaultBatch,
 }
+
+/// The level of `--log-verbose`: the debug lines of libraries are about frames of HTTP/2, and are left out.
+const VERBOSE: &str = "info,sequor=debug";
 
 use FlagSupport::{Nothing, Own, Refused, Sets, Traces};
 
@@ -161,7 +164,10 @@ pub const FLAGS: &[Flag] = &[
     flag("metrics-address", Own),
     flag("metrics-port", Own),
     nothing("metrics-interval-ms", "metrics are current at every scrape"),
-    nothing("metrics-config", "all metrics are always there (docs/reference/metrics.md)"),
+    nothing(
+        "metrics-config",
+        "the metrics of docs/reference/metrics.md are always there; summaries and first-response histograms are not served",
+    ),
     flag("trace-config", Traces { instead: NO_TRACE }),
     refused("trace-file", NO_TRACE),
     refused_unless("trace-level", &["OFF"], NO_TRACE),
@@ -268,8 +274,8 @@ impl FlagConversion {
             FlagConversion::Off => Some("false".to_owned()),
             FlagConversion::Quiet(level) => (!truth()?).then(|| level.to_owned()),
             FlagConversion::Verbosity => match value.parse::<i64>() {
-                Ok(n) => (n > 0).then(|| "debug".to_owned()),
-                Err(_) => truth().map_err(|_| format!("\"{value}\" is not a number"))?.then(|| "debug".to_owned()),
+                Ok(n) => (n > 0).then(|| VERBOSE.to_owned()),
+                Err(_) => truth().map_err(|_| format!("\"{value}\" is not a number"))?.then(|| VERBOSE.to_owned()),
             },
             FlagConversion::LocalCache => Some(format!("{}B", local_cache(value)?)),
             FlagConversion::DefaultBatch => default_batch(value).map(str::to_owned),
@@ -317,13 +323,16 @@ mod tests {
         );
         assert_eq!(
             (translated(FlagConversion::Verbosity, "0"), translated(FlagConversion::Verbosity, "2")),
-            (Ok(None), some("debug"))
+            (Ok(None), some(VERBOSE))
         );
         assert_eq!(
             (translated(FlagConversion::Verbosity, "true"), translated(FlagConversion::Quiet("warn"), "true")),
-            (some("debug"), Ok(None))
+            (some(VERBOSE), Ok(None))
         );
         assert_eq!(translated(FlagConversion::Quiet("warn"), "false"), some("warn"));
+        let mode = keys().find(|key| key.path == "model.control_mode").unwrap();
+        assert_eq!(mode.kind.read("Explicit"), Ok(toml::Value::String("explicit".to_owned())));
+        assert!(mode.kind.read("explicitly").is_err());
         assert_eq!(translated(FlagConversion::DefaultBatch, "onnxruntime,default-max-batch-size=8"), some("8"));
         assert_eq!(translated(FlagConversion::DefaultBatch, "default-max-batch-size=8"), some("8"));
         for other in

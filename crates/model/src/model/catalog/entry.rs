@@ -148,18 +148,16 @@ impl CatalogEntry {
         let (members, tried) = (self.served_members(), self.tried.clone());
         self.close();
         (self.tried_members, self.tried) = (members.into_iter().collect(), tried);
-        self.faults =
-            vec![LoadError::Runtime(format!("unloaded with its member '{member}'; it is loaded once '{member}' is"))];
+        self.faults = vec![LoadError::MemberUnloaded { member: member.to_owned() }];
     }
 
     /// Why none of its versions takes requests.
     pub(super) fn no_version_reason(&self) -> NoVersionReason {
-        if self.loading {
-            NoVersionReason::Loading
-        } else if self.faults.is_empty() {
-            NoVersionReason::Unloaded
-        } else {
-            NoVersionReason::Failed
+        match self.faults.as_slice() {
+            _ if self.loading => NoVersionReason::Loading,
+            [] => NoVersionReason::Unloaded,
+            [LoadError::MemberUnloaded { .. }] => NoVersionReason::MemberUnloaded,
+            _ => NoVersionReason::Failed,
         }
     }
 

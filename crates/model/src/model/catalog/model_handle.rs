@@ -139,7 +139,8 @@ impl ModelHandle {
 
     /// Why a loaded model is not ready. `None` if it is ready.
     pub fn unready(&self) -> Option<String> {
-        self.load.unready()
+        let replaced = || "this version was replaced, and only its live sequences go on".to_owned();
+        if self.load.is_retired() { Some(replaced()) } else { self.load.unready() }
     }
 
     /// The counts of requests to this model, of all versions.

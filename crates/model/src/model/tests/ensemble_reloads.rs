@@ -71,7 +71,7 @@ fn an_ensemble_that_was_unloaded_with_a_member_is_loaded_with_it() {
     let served = || ["ab", "ba", "a", "b"].map(ready);
     rig.repository.unload_by_request("a", false).unwrap();
     assert_eq!(served(), [false, false, false, true]);
-    let why = NotServed::NoVersion { model: "ab".to_owned(), why: NoVersionReason::Failed };
+    let why = NotServed::NoVersion { model: "ab".to_owned(), why: NoVersionReason::MemberUnloaded };
     assert!(
         matches!(rig.repository.find("ab", ""), Err(Failure::NotServed(of)) if of == why),
         "the index has the reason"

@@ -7,7 +7,7 @@ use sequor_core::{EndReason, Refusal, Tombstone};
 
 use super::{Fixture, load, request};
 use crate::backend::mock::MockBackend;
-use crate::error::Failure;
+use crate::error::{Failure, NotServed};
 use crate::model::sequences::ModelScheduler;
 use crate::model::*;
 use crate::telemetry::Metrics;
@@ -81,6 +81,25 @@ fn live_sequences_finish_on_the_version_on_which_they_began() {
     }
     assert_eq!(fixture.sum(1, 5, start), 1005, "a new sequence begins on version 2");
     assert_eq!((live_on(&fixture, 1), live_on(&fixture, 2)), (0, 1));
+}
+
+#[test]
+fn a_replaced_version_takes_steps_of_its_sequences_and_is_unknown_to_new_ones() {
+    let fixture = served("[sequence]\nidle = \"never\"\n", None);
+    assert_eq!(fixture.sum(1, 5, start), 5);
+    replace(&fixture);
+    let of_version_1 = |id: u64, is_start: bool| {
+        let step = request(id, 1, |step| step.start = is_start);
+        fixture.answer(InferRequest { version: "1".to_owned(), ..step })
+    };
+    assert!(of_version_1(1, false).is_ok());
+    for id in [1, 2] {
+        let gone = NotServed::UnknownVersion { model: "sum".to_owned(), version: 1 };
+        assert!(matches!(of_version_1(id, true), Err(Failure::NotServed(of)) if of == gone));
+    }
+    let unready = |version: &str| fixture.repository.find("sum", version).unwrap().unready();
+    assert!(unready("1").is_some() && unready("2").is_none());
+    assert_eq!(fixture.sum(1, 1, |_| {}), 7, "the refused START has not ended it");
 }
 
 #[test]

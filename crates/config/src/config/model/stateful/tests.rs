@@ -4,7 +4,7 @@ use sequor_core::{DataType, Dims};
 
 use crate::config::model::draft::{ConfigSource, Draft, Options, Sources};
 use crate::config::model::settings::{
-    ControlKind, LineLevel, ModelSettings, Scheduling, SequenceStrategy, StateChunks,
+    ControlKind, DurabilityWhen, LineLevel, ModelSettings, Scheduling, SequenceStrategy, StateChunks,
 };
 use crate::config::model::signature::{Port, Signature};
 
@@ -102,6 +102,12 @@ fn states_are_those_of_the_graph_and_start_drives_the_reset_tensor() {
     let Scheduling::Sequence(sequence) = &settings.scheduling else { panic!() };
     assert_eq!((sequence.states[1].batch_axis, sequence.states[0].storage), (2, DataType::Fp32), "sequor.toml decides");
     assert_eq!(settings.stateful.unwrap().chunks, None, "direct has one piece of memory");
+}
+
+#[test]
+fn states_of_the_graph_can_be_durable() {
+    let settings = settled("oldest { }", "", "[durability]\nwhen = \"step\"\n").unwrap();
+    assert_eq!(settings.durability, DurabilityWhen::Step);
 }
 
 #[test]

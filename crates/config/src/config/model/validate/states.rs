@@ -18,7 +18,8 @@ use crate::config::model::{dtype, sequor_toml};
 pub(super) fn durability(report: &mut Report<'_>) {
     let keys = &report.toml.keys;
     let says = keys.durability.as_ref().and_then(|d| d.when).filter(|when| *when != sequor_toml::When::Never);
-    let stateless = report.sequence().is_none_or(|sequence| sequence.state.is_empty());
+    // The states of the stateful backend become known with the graph.
+    let stateless = report.sequence().is_none_or(|sequence| sequence.state.is_empty()) && !is_stateful(report.config);
     if says.is_some() && stateless {
         let what = "durability is of the states of sequences, and this model has none";
         report.toml_fault(&["durability", "when"], code::STATE, what);

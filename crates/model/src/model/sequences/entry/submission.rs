@@ -94,6 +94,12 @@ fn accept(
         let (model, why) = (model.name.clone(), NoVersionReason::Unloaded);
         return Err(Failure::NotServed(NotServed::NoVersion { model, why }));
     };
+    // For a new sequence, a version that was replaced is one that is gone.
+    let is_replaced = || load.is_retired() && model.loads().iter().any(|load| !load.is_retired());
+    if request.sequence.start && named.is_some() && is_replaced() {
+        let (model, version) = (model.name.clone(), load.version);
+        return Err(Failure::NotServed(NotServed::UnknownVersion { model, version }));
+    }
     make_whole(&load, request);
     let captured = model.captures.note(request, load.key);
     let accepted = match reservation {
