@@ -258,6 +258,15 @@ impl ModelLoader {
         self.catalog.refresh_headers();
         handover.complete(&model);
         drop(replaced);
+        for (version, sequences) in restart::without_load(&model) {
+            tracing::warn!(
+                model = attempt.name(),
+                version,
+                sequences,
+                "stored sequences cannot go on: their version is not loaded, or its files have changed \
+                 (docs/troubleshoot.md#not_resumed)"
+            );
+        }
         let (model, seconds) = (attempt.name(), attempt.took().as_secs_f64());
         tracing::info!(model, ?versions, ?kept, seconds, "loaded");
         Ok(())

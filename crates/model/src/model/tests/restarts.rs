@@ -1,5 +1,6 @@
 //! Sequences across a restart: the server is stopped or dies, and another one continues with its store.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::{load, request};
 use crate::config::server::file::ControlMode;
 use crate::device::stand_in::StandIns;
 use crate::error::{Failure, NotCopied};
+use crate::model::sequences::restart;
 use crate::model::*;
 
 #[test]
@@ -111,10 +113,18 @@ fn a_state_continues_only_with_the_model_files_that_made_it() {
         other => panic!("{other:?}"),
     };
     assert_eq!(why, "the files of version 1 or its processors have changed since");
+    assert_eq!(without_load(&changed), [(1, 1)].into(), "which the load has told operators");
     assert_eq!(changed.sum(8, 1, start), 1, "others are served");
     changed.stop();
     fs_err::remove_file(weights).unwrap();
-    assert_eq!(machine.serve().sum(7, 2, |_| {}), 42, "nothing was lost by that");
+    let again = machine.serve();
+    assert_eq!(without_load(&again), [(1, 1)].into(), "now it is the other one, which the changed files made");
+    assert_eq!(again.sum(7, 2, |_| {}), 42, "nothing was lost by that");
+}
+
+/// The number of stored sequences that the model does not continue, by version.
+fn without_load(server: &Server) -> BTreeMap<u64, usize> {
+    restart::without_load(&server.repository.0.catalog.models()[0])
 }
 
 /// The state on the accelerator is lost, and the stored one is not.

@@ -1,6 +1,6 @@
 //! Takes over the stored sequences of a model, and writes the live ones when the server stops.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -86,6 +86,26 @@ pub(in crate::model) fn take_ended(model: &Arc<ModelScheduler>, store: &Sequence
         table.ended_before.extend(ended);
         table.remember_ended(load);
     });
+}
+
+/// The number of stored sequences that no load of the model continues, by the version that made their states.
+pub(in crate::model) fn without_load(model: &ModelScheduler) -> BTreeMap<u64, usize> {
+    let mut makers = HashMap::<VersionDigest, (usize, [VersionDigest; 2])>::new();
+    let table = model.table.lock();
+    for maker in table.kept.values().map(KeptSequence::version_digest) {
+        makers.entry(maker).or_insert_with(|| (0, table.successors(maker))).0 += 1;
+    }
+    drop(table);
+    let loads = model.loads();
+    let digest = |load: &Arc<LoadedModel>| Some(load.durable.as_ref()?.version_digest(load.version));
+    let taken: HashSet<VersionDigest> = loads.iter().filter_map(digest).collect();
+    let mut without = BTreeMap::new();
+    for (maker, (sequences, successors)) in makers {
+        if !taken.contains(&maker) && !successors.iter().any(|successor| taken.contains(successor)) {
+            *without.entry(maker.version).or_default() += sequences;
+        }
+    }
+    without
 }
 
 /// A stored sequence that was not continued yet: id, the version that continues it, the facts about its state, and the idle time left.
