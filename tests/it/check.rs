@@ -256,6 +256,29 @@ fn a_model_whose_answers_depend_on_the_padding_of_its_state_is_a_note() {
 }
 
 #[test]
+fn models_that_are_wrong_in_batches_get_a_note() {
+    let config = "max_batch_size: 4 instance_group { count: 1 kind: KIND_CPU }
+        input { name: 'INPUT' data_type: TYPE_FP32 dims: 4 } output { name: 'OUTPUT' data_type: TYPE_FP32 dims: 4 }
+        sequence_batching { max_sequence_idle_microseconds: 600000000
+          oldest { max_candidate_sequences: 4 max_queue_delay_microseconds: 20000 }
+          state { input_name: 'STATE' output_name: 'STATE_OUT' data_type: TYPE_FP32 dims: 4 } }";
+    for (graph, why) in
+        [("mixed_rows", "when another sample is in its batch"), ("one_row", "a batch of several samples fails")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("repository/m");
+        fs::create_dir_all(model.join("1")).unwrap();
+        fs::copy(root().join("tests/models").join(graph).with_extension("onnx"), model.join("1/model.onnx")).unwrap();
+        fs::write(model.join("config.pbtxt"), config).unwrap();
+        let (code, message) = check(&folder.path().join("repository"));
+        let notes = found(&message, "note");
+        assert_eq!((code, notes.len()), (Some(0), 1), "{message:#}");
+        assert_eq!(notes[0]["code"], "N-BATCH", "{message:#}");
+        assert!(notes[0]["text"].as_str().unwrap().contains(why), "{message:#}");
+    }
+}
+
+#[test]
 fn check_reports_the_cheaper_rows_setting_of_a_direct_model() {
     let (code, message) = check(&models().join("accumulator_fp32"));
     assert_eq!(code, Some(0));

@@ -86,7 +86,7 @@ async fn a_sequence_goes_on_after_a_step_that_a_full_store_refused() {
     let next = |start| step(model, 7, String::new(), 5, start, false);
     at.model_infer(next(true)).await.unwrap();
     let limit = metric(&server, "sequor_store_bytes", &[]);
-    assert!((500.0..650.0).contains(&limit), "docs/restarts.md has another figure: {limit}");
+    assert!((150.0..200.0).contains(&limit), "docs/restarts.md has another figure: {limit}");
     server.stop();
     let call = Call::serve(folder.path().join("models"));
     let call = call.arguments(["--state-dir".as_ref(), folder.path().join("state").as_os_str()]);

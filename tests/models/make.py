@@ -108,6 +108,23 @@ def mean():
     )
 
 
+def wrong_in_batches():
+    """Sums whose rows mix (`mixed_rows`), and one that is fixed to a batch of 1 (`one_row`)."""
+    ports = [tensor(n, T.FLOAT, ["batch", 4]) for n in ("INPUT", "STATE", "OUTPUT", "STATE_OUT")]
+    mixed = [
+        helper.make_node("Add", ["INPUT", "STATE"], ["STATE_OUT"]),
+        helper.make_node("ReduceMean", ["INPUT"], ["mean"], axes=[0], keepdims=1),
+        helper.make_node("Add", ["STATE_OUT", "mean"], ["OUTPUT"]),
+    ]
+    write("mixed_rows", mixed, ports[:2], ports[2:])
+    fixed = [
+        helper.make_node("Reshape", ["STATE", "one_row"], ["row"]),
+        helper.make_node("Add", ["INPUT", "row"], ["OUTPUT"]),
+        helper.make_node("Identity", ["OUTPUT"], ["STATE_OUT"]),
+    ]
+    write("one_row", fixed, ports[:2], ports[2:], [("one_row", np.array([1, 4], np.int64))])
+
+
 def scalar():
     """An input and an output of rank 0."""
     nodes = [
@@ -270,6 +287,7 @@ if __name__ == "__main__":
     bool_int8()
     grow()
     mean()
+    wrong_in_batches()
     scalar()
     gather()
     as_many()

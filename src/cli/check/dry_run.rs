@@ -1,5 +1,5 @@
-//! The dry run of a loaded model: samples of zeros, each alone and then all at once. Rows of a batch must be independent, so both ways must
-//! give the same answers. If inputs are padded, samples of unequal lengths are compared in the same way. If states are padded, sequences
+//! The dry run of a loaded model: samples of different numbers, each alone and then all at once. Rows of a batch must be independent, so both
+//! ways must give the same answers. A model that cannot run them is given zeros. If inputs are padded, samples of unequal lengths are compared in the same way. If states are padded, sequences
 //! with states of unequal lengths are.
 
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use sequor_core::DataType;
 use serde::Serialize;
 
 use super::rows::{self, RowCosts};
-use super::sample::{Samples, answer, with_numbers};
+use super::sample::{Samples, answer, with_numbers, with_own_numbers};
 use crate::api::triton;
 use crate::model::repository::ReadyVersion;
 use crate::model::{InferAnswer, InferRequest, ModelHandle, Repository, Tensor};
@@ -45,6 +45,8 @@ pub(super) enum Compared {
     NoBatches,
     /// No two samples shared a batch in any try.
     NeverMet,
+    /// A batch of several samples fails, so its rows run one by one.
+    Fails,
     /// The same sample gave different answers.
     NotDeterministic,
     Same,
@@ -59,9 +61,18 @@ pub(super) enum Compared {
 impl Ran {
     /// The finding for rows that depend on each other.
     pub(super) fn depends(&self) -> Option<String> {
-        let Compared::Different { output, by } = &self.compared else { return None };
-        let by = by.map(|by| format!(" by {by:.3e}")).unwrap_or_default();
-        Some(format!("output \"{output}\" of a sample differs{by} when another sample is in its batch"))
+        match &self.compared {
+            Compared::Different { output, by } => {
+                let by = by.map(|by| format!(" by {by:.3e}")).unwrap_or_default();
+                Some(format!("output \"{output}\" of a sample differs{by} when another sample is in its batch"))
+            }
+            Compared::Fails => Some(
+                "a batch of several samples fails, and each of its rows runs alone: the graph may be made for a batch of 1, or the \
+                 batch may lie on another axis of a state"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
     }
 
     /// The findings for a model whose answers depend on how far its inputs or its states are padded.
@@ -93,7 +104,11 @@ pub(super) async fn run(
         n => (n * 2).min(64),
     };
     let samples = if version.slots == 0 { samples } else { samples.min(u64::from(version.slots)) };
-    let sample = |id: u64| of.zeros(id);
+    let zeros = |id: u64| of.zeros(id);
+    // A sample of zeros is one of every model. Rows of zeros would hide that they mix.
+    answer(served.submit(zeros(1)?)).await?;
+    let takes_numbers = answer(served.submit(with_own_numbers(zeros(1)?, 1))).await.is_ok();
+    let sample = |id: u64| zeros(id).map(|sample| if takes_numbers { with_own_numbers(sample, id) } else { sample });
     let mut alone = Vec::new();
     for id in 1..=samples {
         alone.push(answer(served.submit(sample(id)?)).await?);
@@ -107,7 +122,7 @@ pub(super) async fn run(
         together(&served, counts, &sample, &alone, |_| 0).await?
     };
     let rows = match most {
-        2.. => rows::measure(&served, version, counts, &sample).await?,
+        2.. => rows::measure(&served, version, counts, &zeros).await?,
         _ => None,
     };
     let padded = served.padded_inputs();
@@ -183,6 +198,10 @@ async fn together(
         let after = counts.statistics();
         let (rows, runs) =
             (after.inference_count - before.inference_count, after.execution_count - before.execution_count);
+        // The rows of a failed batch are counted once more when each runs alone.
+        if rows > alone.len() as u64 {
+            return Ok(Compared::Fails);
+        }
         if runs < rows {
             return Ok(compare(alone, &answers));
         }

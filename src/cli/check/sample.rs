@@ -95,6 +95,21 @@ pub(super) fn with_numbers(mut request: InferRequest) -> InferRequest {
     request
 }
 
+/// Replaces zeros by numbers that differ from sample to sample.
+pub(super) fn with_own_numbers(request: InferRequest, id: u64) -> InferRequest {
+    let mut request = with_numbers(request);
+    for NamedTensor { tensor, .. } in &mut request.inputs {
+        let size = tensor.dtype.zero_size();
+        let shift = usize::try_from(id % 5).unwrap_or(0) * size;
+        // One number more than there is, so that a sample of one number has its own, too.
+        let elements = tensor.shape.elements().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        if matches!(tensor.dtype, DataType::Fp16 | DataType::Fp32 | DataType::Fp64) {
+            tensor.data = numbers(tensor.dtype, elements + 5).slice(shift..shift + elements * size);
+        }
+    }
+    request
+}
+
 /// The short or the long length. They are padded to different lengths, unless there is only one bucket.
 fn length(padding: &Padding, is_long: bool) -> u64 {
     match (is_long, padding.buckets.as_slice()) {

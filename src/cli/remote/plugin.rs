@@ -50,7 +50,13 @@ pub(in crate::cli) fn verbs() -> Vec<(Command, CommandFn)> {
         (replace, replace_one),
         (verb("rollback", "Go back to the version before"), rollback),
         (verb("detach", "Let the built-in policy decide for a model again").arg(model()), detach),
-        (verb("park", "Stop asking a plug-in, at every model: the built-in policy decides"), park),
+        (
+            verb(
+                "park",
+                "Stop asking a plug-in, at every model: the built-in policy decides; models with its processor or initializer refuse requests",
+            ),
+            park,
+        ),
         (verb("unpark", "Ask a parked plug-in again"), unpark),
         (verb("unload", "Unload a plug-in that is attached nowhere"), unload),
         (verb("logs", "Print what a plug-in wrote, and what the server wrote about it").args([follow, after]), logs),
@@ -317,12 +323,20 @@ fn in_place_of(before: Option<&Summary>, is_attached: bool) -> String {
 
 fn park(matches: &ArgMatches) -> Result<(), Failed> {
     let answer = asked(matches, "park")?;
-    done(matches, &answer, &where_attached(&answer, "is parked: the built-in policy decides"))
+    done(matches, &answer, &where_attached(&answer, if_parked(&answer).0))
 }
 
 fn unpark(matches: &ArgMatches) -> Result<(), Failed> {
     let answer = asked(matches, "unpark")?;
-    done(matches, &answer, &where_attached(&answer, "decides again"))
+    done(matches, &answer, &where_attached(&answer, if_parked(&answer).1))
+}
+
+/// What the models of a parked plug-in do, and what it does once it is not parked any more. Only schedulers have a stand-in.
+fn if_parked(plugin: &Value) -> (&'static str, &'static str) {
+    match plugin.get("world").and_then(Value::as_str) {
+        Some("scheduler") => ("is parked: the built-in policy decides", "decides again"),
+        _ => ("is parked: its models refuse requests until `sequor plugin unpark`", "is asked again"),
+    }
 }
 
 fn unload(matches: &ArgMatches) -> Result<(), Failed> {
@@ -382,12 +396,32 @@ fn print_line(line: &LogLine, as_json: bool) -> Result<(), Failed> {
         return stdout::line(format_args!("{}", serde_json::to_string(line).unwrap_or_default()));
     }
     let at = humantime::format_rfc3339_millis(line.at);
-    stdout::line(format_args!("{at} {:<5} {}", line.level.to_uppercase(), line.message))
+    stdout::line(format_args!("{at} {:<5} {}", line.level.to_uppercase(), shown(&line.message)))
+}
+
+/// A message of a plug-in for a terminal. It cannot control the terminal, and its further lines do not look like lines of the log.
+fn shown(message: &str) -> String {
+    let escaped = |c: char| if c.is_control() && c != '\t' { c.escape_default().collect() } else { String::from(c) };
+    let lines: Vec<String> = message.lines().map(|line| line.chars().map(escaped).collect()).collect();
+    lines.join(&format!("\n{:31}", ""))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_of_a_plugin_controls_no_terminal_and_forges_no_line() {
+        let message = shown("first\tone\n2026-01-02T03:04:05.000Z INFO  \x1b[31mred\r");
+        let second = "2026-01-02T03:04:05.000Z INFO  \\u{1b}[31mred\\r";
+        assert_eq!(message, format!("first\tone\n{:31}{second}", ""));
+    }
+
+    #[test]
+    fn only_schedulers_have_a_stand_in_while_they_are_parked() {
+        let world = |world: &str| if_parked(&json!({ "world": world })).0;
+        assert!(world("scheduler").contains("built-in policy") && !world("processor").contains("built-in policy"));
+    }
 
     #[test]
     fn a_table_of_plugins_says_each_thing_once() {

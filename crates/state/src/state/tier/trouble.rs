@@ -68,15 +68,15 @@ struct WriteHealth {
 pub(super) struct StoreHealth(Mutex<WriteHealth>);
 
 impl StoreHealth {
-    /// Notes the outcome of an attempt to write, and the usage after it. An error that is about one state, and not about the store, is no
-    /// trouble. A store at its limit still removes, and may have room for small states. So its trouble lasts until it has room for the largest
-    /// one that it refused.
-    pub(super) fn note(&self, outcome: Result<(), &TierError>, usage: TierUsage, now: Instant) {
+    /// Notes the outcome of an attempt to write a state (`has_state`) or to remove some, and the usage after it. An error that is about one
+    /// state, and not about the store, is no trouble. A store at its limit still removes, and may have room for small states. So its trouble
+    /// lasts until it has room for the largest one that it refused. One above the limit never fits: then any written state ends the trouble.
+    pub(super) fn note(&self, outcome: Result<(), &TierError>, has_state: bool, usage: TierUsage, now: Instant) {
         let mut held = self.0.lock();
         let WriteHealth { trouble, refused, outage, .. } = &mut *held;
         match outcome {
             Ok(()) => {
-                let is_full = has_no_room(usage, *refused);
+                let is_full = usage.limit.checked_sub(*refused).map_or(!has_state, |most| usage.bytes > most);
                 *trouble = trouble.take().filter(|of| matches!(of.error, TierError::Full { .. }) && is_full);
                 if trouble.is_none() {
                     *refused = 0;
@@ -133,11 +133,6 @@ impl StoreHealth {
     }
 }
 
-/// Whether a state of this size does not fit. A state above the limit never fits, so it says nothing about the room.
-fn has_no_room(usage: TierUsage, state: u64) -> bool {
-    state <= usage.limit && usage.limit - state.min(usage.limit) < usage.bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,19 +142,19 @@ mod tests {
     #[test]
     fn a_trouble_begins_with_the_first_failure_and_ends_with_a_success() {
         let (health, now) = (StoreHealth::default(), Instant::now());
-        health.note(Err(&TierError::Fenced), EMPTY, now);
+        health.note(Err(&TierError::Fenced), true, EMPTY, now);
         assert_eq!(health.trouble(), None, "the store works");
-        health.note(Err(&TierError::io("st".to_owned(), &"full")), EMPTY, now);
+        health.note(Err(&TierError::io("st".to_owned(), &"full")), true, EMPTY, now);
         let first = health.trouble().unwrap();
         health.waits(639);
-        health.note(Err(&TierError::io("st".to_owned(), &"still full")), EMPTY, now);
+        health.note(Err(&TierError::io("st".to_owned(), &"still full")), true, EMPTY, now);
         let then = health.trouble().unwrap();
         assert_eq!((then.since, then.waiting), (first.since, 639));
         assert_eq!(then.error.to_string(), "st: still full");
         let at_noon = StoreTrouble { since: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(43_200), ..then };
         let expected = "state.dir: still full since 12:00:00; 639 changes wait, models with when = \"step\" refuse";
         assert_eq!(at_noon.warning("state.dir"), expected);
-        health.note(Ok(()), EMPTY, now);
+        health.note(Ok(()), true, EMPTY, now);
         assert_eq!(health.trouble(), None);
     }
 
@@ -167,21 +162,23 @@ mod tests {
     fn a_store_at_its_limit_has_room_again_once_the_largest_refused_state_fits() {
         let (health, now) = (StoreHealth::default(), Instant::now());
         let used = |bytes| TierUsage { states: 1, bytes, limit: 100 };
-        let refuse = |needed| health.note(Err(&TierError::Full { needed, used: 80, limit: 100 }), used(80), now);
+        let refuse = |needed| health.note(Err(&TierError::Full { needed, used: 80, limit: 100 }), true, used(80), now);
         refuse(30);
         refuse(25);
-        health.note(Ok(()), used(75), now);
+        health.note(Ok(()), true, used(75), now);
         assert!(health.trouble().is_some(), "a state of 25 bytes fits, one of 30 does not");
         assert_eq!(health.caught_up(0, now), None);
-        health.note(Ok(()), used(70), now);
+        health.note(Ok(()), true, used(70), now);
         assert_eq!(health.trouble(), None);
         assert!(health.caught_up(0, now).is_some());
         refuse(25);
-        health.note(Ok(()), used(75), now);
+        health.note(Ok(()), true, used(75), now);
         assert_eq!(health.trouble(), None, "the states that an earlier trouble refused do not count");
         refuse(101);
-        health.note(Ok(()), used(90), now);
-        assert_eq!(health.trouble(), None, "such a state never fits");
+        health.note(Ok(()), false, used(0), now);
+        assert!(health.trouble().is_some(), "such a state never fits, and a removal shows nothing");
+        health.note(Ok(()), true, used(90), now);
+        assert_eq!(health.trouble(), None, "others fit");
     }
 
     #[test]
@@ -189,22 +186,22 @@ mod tests {
         let (health, start) = (StoreHealth::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let full = TierError::io("st".to_owned(), &"full");
-        health.note(Ok(()), EMPTY, at(0));
+        health.note(Ok(()), true, EMPTY, at(0));
         health.unstored(3);
         assert_eq!(health.caught_up(0, at(0)), None, "there was none");
-        health.note(Err(&full), EMPTY, at(1));
+        health.note(Err(&full), true, EMPTY, at(1));
         health.unstored(3);
         health.waits(2);
         assert_eq!(health.caught_up(0, at(2)), None, "it lasts");
-        health.note(Err(&full), EMPTY, at(3));
+        health.note(Err(&full), true, EMPTY, at(3));
         health.unstored(1);
-        health.note(Ok(()), EMPTY, at(61));
+        health.note(Ok(()), true, EMPTY, at(61));
         assert_eq!(health.caught_up(2, at(62)), None, "changes wait");
         let outage = health.caught_up(0, at(70)).unwrap();
         assert_eq!((outage.length(), outage.unstored, outage.waited), (Duration::from_secs(60), 4, 2));
         assert_eq!(health.caught_up(0, at(71)), None, "it is reported once");
-        health.note(Err(&full), EMPTY, at(72));
-        health.note(Ok(()), EMPTY, at(73));
+        health.note(Err(&full), true, EMPTY, at(72));
+        health.note(Ok(()), true, EMPTY, at(73));
         assert_eq!(health.caught_up(0, at(74)), None, "there was a line lately");
         assert_eq!(health.caught_up(0, at(80)).map(|outage| outage.length()), Some(Duration::from_secs(1)));
     }

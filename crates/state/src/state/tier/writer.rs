@@ -361,7 +361,7 @@ fn run(tier: &dyn Tier, queue: &WriterQueue, waits: RetryWaits, health: &StoreHe
     while let Some(tasks) = queue.next(owed.due_in()) {
         commit(tier, &mut owed, &mut smaller, tasks, health);
         if let Some(outcome) = owed.try_due(tier) {
-            health.note(outcome.as_ref().copied(), tier.usage(), Instant::now());
+            health.note(outcome.as_ref().copied(), false, tier.usage(), Instant::now());
         }
         health.waits(owed.len());
         report_end(health, owed.len());
@@ -397,7 +397,8 @@ fn commit(
     if !changes.is_empty() {
         // Before the callbacks: who learns of a failure finds it here.
         let of_store = failed.values().find(|error| **error != TierError::Fenced).or_else(|| failed.values().next());
-        health.note(of_store.map_or(Ok(()), Err), tier.usage(), Instant::now());
+        let has_state = changes.iter().any(|change| matches!(change, TierChange::Put { .. }));
+        health.note(of_store.map_or(Ok(()), Err), has_state, tier.usage(), Instant::now());
         let is_unstored = |(place, error): &(&usize, &TierError)| {
             **error != TierError::Fenced && matches!(changes.get(**place), Some(TierChange::Put { .. }))
         };
